@@ -1,0 +1,91 @@
+"""The two domains as training sees them. The target has images and nothing else: labels have no field to be in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from residapt.errors import DataError
+
+BatchTransform = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Images(Protocol):
+    """Images that can be fetched by index as one float batch."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """The images at ``index``; ``generator`` drives augmentation and nothing else."""
+        ...
+
+
+class TensorImages:
+    """Images held in memory, turned into floats (and augmented) a batch at a time."""
+
+    def __init__(self, images: Tensor, transform: BatchTransform | None = None, *, name: str = "images") -> None:
+        if len(images) == 0:
+            raise DataError(f"{name}: there are no images (shape {tuple(images.shape)}); give at least one.")
+        if images.is_floating_point() and not bool(torch.isfinite(images).all()):
+            where = int((~torch.isfinite(images.flatten(1)).all(1)).nonzero()[0])
+            raise DataError(f"{name}: image {where} contains NaN or infinity. Clean the data before adapting to it.")
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of floats."""
+        batch = self.images[index]
+        return batch.float() if self.transform is None else self.transform(batch, generator)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images with class indices."""
+
+    images: Images
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.images) == 0:
+            raise DataError("a labelled set has no images; give at least one for each class.")
+        if len(self.images) != len(self.labels):
+            raise DataError(f"{len(self.images)} images but {len(self.labels)} labels: they must be one to one.")
+        if self.labels.is_floating_point() or self.labels.ndim != 1:
+            raise DataError(f"labels must be a vector of class indices, got {self.labels.dtype} {tuple(self.labels.shape)}.")
+
+    def check_classes(self, num_classes: int, name: str) -> None:
+        """Refuse class indices that the network has no output for."""
+        low, high = int(self.labels.min()), int(self.labels.max())
+        if low < 0 or high >= num_classes:
+            bad = low if low < 0 else high
+            where = int((self.labels == bad).nonzero()[0])
+            raise DataError(
+                f"{name}: label {bad} of image {where} is out of range: the network has {num_classes} outputs, so "
+                f"labels go from 0 to {num_classes - 1}."
+            )
+
+
+@dataclass(frozen=True)
+class DomainPair:
+    """A labelled source, an unlabelled target and, in the supervised case, a few labelled target images."""
+
+    source: Labelled
+    target: Images
+    few: Labelled | None = None
+
+
+def pair_from_tensors(
+    source: Tensor, labels: Tensor, target: Tensor, transform: BatchTransform | None = None
+) -> DomainPair:
+    """A pair of tensors in memory; the same transform for both domains."""
+    return DomainPair(
+        Labelled(TensorImages(source, transform, name="source"), labels), TensorImages(target, transform, name="target")
+    )

@@ -1,0 +1,95 @@
+"""Whole batches of images brought into the form a network wants; no loop over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from residapt.errors import ConfigError, DataError
+
+GREY_WEIGHTS = (0.2989, 0.5870, 0.1140)
+"""Red, green and blue in a grey value, as in ADDA's code."""
+
+# Images turned into floats at a time: a whole SVHN in float32 would take a gigabyte.
+_CHUNK = 4096
+
+
+def to_grey(images: Tensor) -> Tensor:
+    """One channel out of three, in the input's type; grey images are returned as they are."""
+    _require_images(images, (1, 3))
+    if images.shape[1] == 1:
+        return images
+    weights = torch.tensor(GREY_WEIGHTS, device=images.device).view(1, 3, 1, 1)
+
+    def mix(part: Tensor) -> Tensor:
+        return _back((part.to(_float_type(part)) * weights).sum(1, keepdim=True), images.dtype)
+
+    return torch.cat([mix(part) for part in images.split(_CHUNK)])
+
+
+def to_rgb(images: Tensor) -> Tensor:
+    """Three channels out of one, by repetition; colour images are returned as they are."""
+    _require_images(images, (1, 3))
+    return images.repeat(1, 3, 1, 1) if images.shape[1] == 1 else images
+
+
+def resize(images: Tensor, size: int | tuple[int, int], *, antialias: bool = False) -> Tensor:
+    """Bilinear, with pixel centres aligned, in the input's type. Use ``antialias`` when shrinking a lot."""
+    height, width = (size, size) if isinstance(size, int) else size
+    if min(height, width) < 1:
+        raise ConfigError(f"resize needs a size of 1 or more, got {size}.")
+    _require_images(images)
+    if tuple(images.shape[2:]) == (height, width):
+        return images
+
+    def scale(part: Tensor) -> Tensor:
+        part = part.to(_float_type(part))
+        return _back(F.interpolate(part, (height, width), mode="bilinear", antialias=antialias), images.dtype)
+
+    return torch.cat([scale(part) for part in images.split(_CHUNK)])
+
+
+def to_float(images: Tensor, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0) -> Tensor:
+    r""":math:`(x/255 - \text{mean}) / \text{std}` per channel; float images count as divided by 255 already."""
+    _require_images(images)
+    scaled = images.float() / 255 if images.dtype == torch.uint8 else images
+    return (scaled - _per_channel(mean, scaled, "mean")) / _per_channel(std, scaled, "std")
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Each image alone to mean 0 and standard deviation 1; an image of one value becomes 0."""
+    _require_images(images)
+    x = images.float() / 255 if images.dtype == torch.uint8 else images
+    centred = x - x.mean(dim=(1, 2, 3), keepdim=True)
+    std = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+    # Below this an image is constant up to rounding, and dividing would blow the rounding up.
+    constant = std < 1e-5
+    return torch.where(constant, torch.zeros_like(centred), centred / torch.where(constant, 1.0, std))
+
+
+def _per_channel(values: float | Sequence[float], images: Tensor, what: str) -> Tensor:
+    out = torch.as_tensor(values, dtype=images.dtype, device=images.device).flatten()
+    if len(out) not in (1, images.shape[1]):
+        raise DataError(
+            f"{what} has {len(out)} values, but the images have {images.shape[1]} channels. "
+            "Give one value, or one per channel."
+        )
+    return out.view(1, -1, 1, 1)
+
+
+def _require_images(images: Tensor, channels: tuple[int, ...] = ()) -> None:
+    if images.ndim != 4 or (channels and images.shape[1] not in channels):
+        wanted = " or ".join(map(str, channels)) or "c"
+        raise DataError(f"images must have shape (n, {wanted}, h, w), got {tuple(images.shape)}.")
+
+
+def _float_type(images: Tensor) -> torch.dtype:
+    return images.dtype if images.is_floating_point() else torch.float32
+
+
+def _back(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rounded and clipped when the input was uint8."""
+    return values.round().clamp(0, 255).to(torch.uint8) if dtype == torch.uint8 else values.to(dtype)

@@ -1,0 +1,23 @@
+"""What residapt raises. Each message gives the value received, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class ResidaptError(Exception):
+    """Base of every error a user can cause; the command line prints it and exits with code 2."""
+
+
+class ConfigError(ResidaptError, ValueError):
+    """A setting has a value that cannot be used."""
+
+
+class DataError(ResidaptError, ValueError):
+    """A file, folder or tensor given as data cannot be used."""
+
+
+class ModelError(ResidaptError, ValueError):
+    """A network, layer pattern, adapter or checkpoint does not fit."""
+
+
+class TrainingError(ResidaptError, RuntimeError):
+    """Training cannot go on, for instance because a loss is not finite."""

@@ -1,0 +1,111 @@
+"""Distances between the feature distributions of two domains: MMD (linear and Gaussian) and Deep CORAL.
+
+None of these is an average over samples: with several processes, gather the features of all of them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from residapt.errors import ConfigError, DataError
+
+DSN_BANDWIDTHS: tuple[float, ...] = (
+    *(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
+    *(1.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 100.0),
+    *(1e3, 1e4, 1e5, 1e6),
+)
+r"""The 19 values of :math:`\sigma` that Domain Separation Networks sum over (Bousmalis et al. 2016)."""
+
+DAN_FACTORS: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Multiples of the median squared distance in Deep Adaptation Networks' mixture (Long et al. 2015)."""
+
+
+def linear_mmd(source: Tensor, target: Tensor) -> Tensor:
+    r"""Squared distance of the batch means, :math:`\|\bar u - \bar v\|_2^2` (Tzeng et al. 2014)."""
+    source, target = _pair(source, target)
+    return (source.mean(dim=0) - target.mean(dim=0)).square().sum()
+
+
+def gaussian_mmd(
+    source: Tensor, target: Tensor, bandwidths: Sequence[float] | Tensor = DSN_BANDWIDTHS
+) -> Tensor:
+    r"""Biased squared MMD with a sum of Gaussian kernels (Gretton et al. 2012; Bousmalis et al. 2016).
+
+    .. math:: k(u, v) = \sum_\sigma \exp(-\|u - v\|_2^2 / 2\sigma), \qquad
+        \overline{k(u, u')} + \overline{k(v, v')} - 2\,\overline{k(u, v)}
+
+    The means run over all pairs, the diagonal included (a V-statistic), so the value is never negative and is
+    0 when both samples are equal. ``bandwidths`` are the :math:`\sigma`, in units of a squared distance.
+    """
+    source, target = _pair(source, target)
+    if not isinstance(bandwidths, Tensor) and not (len(bandwidths) and min(bandwidths) > 0):
+        raise ConfigError(
+            f"gaussian_mmd: bandwidths must be one or more positive numbers, got {bandwidths!r}."
+        )
+    sigmas = torch.as_tensor(bandwidths, dtype=source.dtype, device=source.device).flatten()
+
+    def kernel(d2: Tensor) -> Tensor:
+        # One kernel at a time: 19 stacked n x m matrices would only cost memory.
+        return torch.stack([torch.exp(-d2 / (2 * sigma)).mean() for sigma in sigmas]).sum()
+
+    return _biased_mmd(source, target, kernel)
+
+
+def rbf_mmd(source: Tensor, target: Tensor, sigma: float = 1.0) -> Tensor:
+    r"""Biased squared MMD with :math:`\exp(-\|u - v\|_2^2 / \sigma)` (two-stream, Rozantsev et al. 2016)."""
+    if sigma <= 0:
+        raise ConfigError(f"rbf_mmd: sigma must be positive, got {sigma}. The two-stream paper uses 1.")
+    return _biased_mmd(*_pair(source, target), lambda d2: torch.exp(-d2 / sigma).mean())
+
+
+def median_bandwidths(source: Tensor, target: Tensor, factors: Sequence[float] = DAN_FACTORS) -> Tensor:
+    r"""Bandwidths around the median heuristic (Long et al. 2015), to be passed to :func:`gaussian_mmd`.
+
+    DAN writes its kernels :math:`\exp(-\|u - v\|^2 / \gamma)` with :math:`\gamma` a multiple of the median
+    squared distance over the pairs of the pooled sample; here :math:`\sigma = \gamma / 2`. The result carries
+    no gradient.
+    """
+    pooled = torch.cat(_pair(source, target)).detach()
+    # The lower floor only matters when most points coincide: then 0 / floor = 0 and the kernel is 1.
+    median = torch.pdist(pooled).square().median().clamp_min(torch.finfo(pooled.dtype).eps)
+    return median * torch.as_tensor(factors, dtype=pooled.dtype, device=pooled.device) / 2
+
+
+def coral(source: Tensor, target: Tensor) -> Tensor:
+    r"""Deep CORAL, :math:`\|C_s - C_t\|_F^2 / 4d^2` (Sun & Saenko 2016, Eq. 1); blind to the means."""
+    source, target = _pair(source, target)
+    if min(len(source), len(target)) < 2:
+        raise DataError(
+            f"coral: a covariance needs at least 2 samples per domain, got {len(source)} and {len(target)}. "
+            "Use a larger batch or drop the last incomplete one."
+        )
+    d = source.shape[1]
+    return (torch.cov(source.T) - torch.cov(target.T)).square().sum() / (4 * d * d)
+
+
+def _biased_mmd(source: Tensor, target: Tensor, mean_kernel: Callable[[Tensor], Tensor]) -> Tensor:
+    within = mean_kernel(_squared_distances(source, source)) + mean_kernel(_squared_distances(target, target))
+    # The exact value is a squared norm; only rounding can push it below zero.
+    return (within - 2 * mean_kernel(_squared_distances(source, target))).clamp_min(0)
+
+
+def _squared_distances(u: Tensor, v: Tensor) -> Tensor:
+    # Not |u|^2 + |v|^2 - 2uv: its rounding error exceeds the smallest bandwidths, so that k(u, u) would not
+    # be 1.
+    return torch.cdist(u, v, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def _pair(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both samples as (n, d) matrices of at least single precision."""
+    if source.ndim != 2 or target.ndim != 2 or source.shape[1] != target.shape[1]:
+        raise DataError(
+            "moments need two matrices (samples, features) of equal width, "
+            f"got {tuple(source.shape)} and {tuple(target.shape)}. Flatten the features of each sample first."
+        )
+    if not len(source) or not len(target):
+        raise DataError(f"moments need samples of both domains, got {len(source)} and {len(target)}.")
+    dtype = torch.promote_types(torch.promote_types(source.dtype, target.dtype), torch.float32)
+    return source.to(dtype), target.to(dtype)

@@ -1,0 +1,60 @@
+"""Methods by name: the same name on the command line, as a file and in records."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from residapt.errors import ConfigError
+from residapt.methods.config import MethodConfig
+from residapt.streams import Outputs, TwoStream
+from residapt.train.method import Method
+
+Factory = Callable[[nn.Module, MethodConfig, Tensor], Method]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def register(name: str) -> Callable[[Factory], Factory]:
+    """Make a factory known under a name; a name is taken once."""
+
+    def add(factory: Factory) -> Factory:
+        if name in _FACTORIES:
+            raise ConfigError(f"method '{name}' is registered twice; give the new one another name.")
+        _FACTORIES[name] = factory
+        return factory
+
+    return add
+
+
+def method_names() -> tuple[str, ...]:
+    """All methods."""
+    return tuple(sorted(_FACTORIES))
+
+
+def build_method(name: str, model: nn.Module, config: MethodConfig | None = None, *, example: Tensor) -> Method:
+    """A method around a network; ``example`` is a small batch of input, used to find the features' width."""
+    if name not in _FACTORIES:
+        near = difflib.get_close_matches(name, _FACTORIES, n=1, cutoff=0.4)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")
+    return _FACTORIES[name](model, config or MethodConfig(), example)
+
+
+def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:
+    """Both domains through the same weights; only batch norm may differ, by the same policy as for RPT."""
+    return TwoStream(model, config.transform.model_copy(update={"include": ()}))
+
+
+@torch.no_grad()
+def probe(two: TwoStream, example: Tensor, inner: tuple[str, ...] = ()) -> Outputs:
+    """One evaluation pass, to learn the widths of features and logits; statistics and mode stay as they are."""
+    modes = {module: module.training for module in two.modules()}
+    two.eval()
+    try:
+        return two.outputs(example[:2], stream="source", inner=inner)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -1,0 +1,28 @@
+"""Networks: the paper's own, and any classifier named by a model spec."""
+
+from residapt.models.dtn import DTN
+from residapt.models.heads import Bottleneck, find_head, with_bottleneck
+from residapt.models.inputs import NATIVE, InputSpec, input_spec
+from residapt.models.lenet import GaninLeNet, LeNet
+from residapt.models.small import UavNet
+from residapt.models.specs import build_model
+from residapt.models.svhnet import SvhNet, max_norm_
+from residapt.models.weights import load_weights, read_weights
+
+__all__ = [
+    "DTN",
+    "NATIVE",
+    "Bottleneck",
+    "GaninLeNet",
+    "InputSpec",
+    "LeNet",
+    "SvhNet",
+    "UavNet",
+    "build_model",
+    "find_head",
+    "input_spec",
+    "load_weights",
+    "max_norm_",
+    "read_weights",
+    "with_bottleneck",
+]

@@ -1,0 +1,93 @@
+"""Model specs: one string that names a network, on the command line and in a configuration."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from residapt.errors import ConfigError, ModelError
+from residapt.models.inputs import NATIVE
+from residapt.models.weights import load_weights
+from residapt.models.zoo import build_hf, build_timm, build_torchvision, nearest, unknown_spec
+
+_log = logging.getLogger(__name__)
+
+
+def build_model(
+    spec: str,
+    *,
+    num_classes: int,
+    in_channels: int = 3,
+    image_size: int | None = None,
+    weights: Path | None = None,
+) -> nn.Module:
+    """Build the network that ``spec`` names, with random weights or those of a file.
+
+    ``lenet``, ``ganin_lenet``, ``svhnet``, ``dtn``, ``uavnet``, ``torchvision:NAME``, ``timm:NAME``,
+    ``hf:NAME_OR_DIRECTORY`` (comes with its own weights), or ``package.module:factory``, which imports that
+    module and calls ``factory(num_classes=...)``: the only spec that runs somebody else's code.
+    ``image_size`` matters to networks of a fixed size only. The head of a weights file is replaced when it
+    was made for another number of classes.
+    """
+    for name, value in (
+        ("num_classes", num_classes),
+        ("in_channels", in_channels),
+        ("image_size", image_size or 1),
+    ):
+        if value < 1:
+            raise ConfigError(f"model {spec}: {name} must be 1 or more, got {value}.")
+    model = _build(spec, num_classes, in_channels, image_size, random=weights is not None)
+    if weights is not None:
+        new = load_weights(model, Path(weights))
+        if new:
+            _log.info("%s: new classifier for %d classes (%s)", spec, num_classes, ", ".join(new))
+    return model
+
+
+def _build(
+    spec: str, num_classes: int, in_channels: int, image_size: int | None, *, random: bool
+) -> nn.Module:
+    if spec in NATIVE:
+        size = {} if image_size is None else {"image_size": image_size}
+        return NATIVE[spec].network(in_channels=in_channels, num_classes=num_classes, **size)
+    family, colon, name = spec.partition(":")
+    if not colon or not name:
+        raise ConfigError(unknown_spec(spec, list(NATIVE)))
+    if family == "torchvision":
+        return build_torchvision(name, num_classes, in_channels, image_size)
+    if family == "timm":
+        return build_timm(name, num_classes, in_channels, image_size)
+    if family == "hf":
+        return build_hf(name, num_classes, in_channels, image_size, random=random)
+    return _from_factory(family, name, num_classes)
+
+
+def _from_factory(module_name: str, attribute: str, num_classes: int) -> nn.Module:
+    spec = f"{module_name}:{attribute}"
+    factory = _import_factory(spec, module_name, attribute)
+    model = factory(num_classes=num_classes)
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"model {spec}: the factory returned {type(model).__name__}, not a torch.nn.Module.")
+    return model
+
+
+def _import_factory(spec: str, module_name: str, attribute: str) -> Callable[..., Any]:
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        hint = nearest(module_name, ["torchvision", "timm", "hf"])
+        raise ConfigError(
+            f"model {spec}: module {module_name!r} cannot be imported ({error}).{hint} "
+            "Install it, or put its folder into PYTHONPATH."
+        ) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        hint = nearest(attribute, [n for n in vars(module) if not n.startswith("_")], f"{module_name}:")
+        raise ConfigError(f"model {spec}: module {module_name!r} has no function {attribute!r}.{hint}")
+    made: Callable[..., Any] = factory
+    return made

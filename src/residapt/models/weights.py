@@ -1,0 +1,130 @@
+"""Weights from a file into a network, with everything but the classifier checked."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from residapt.errors import ModelError
+from residapt.models.heads import head_names
+
+# Where training scripts put the weights inside a checkpoint, and what wrappers put before each name.
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "net")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "network.", "net.")
+# Auxiliary classifiers that only help training (GoogLeNet, Inception); they are built without them here.
+_AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
+_COUNTER = "num_batches_tracked"
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Named tensors of a ``.safetensors`` file, or of a ``.pth``/``.pt`` file, whose pickle runs no code."""
+    if not path.is_file():
+        raise ModelError(f"weights file {path} does not exist. Check the path.")
+    if path.suffix == ".safetensors":
+        try:
+            return dict(load_file(path))
+        except Exception as error:  # safetensors raises its own untyped SafetensorError
+            raise ModelError(f"weights file {path} is not a valid safetensors file: {error}") from error
+    if path.suffix in {".pth", ".pt"}:
+        return _unwrap(_torch_load(path), path)
+    raise ModelError(f"weights file {path} ends in {path.suffix!r}. Give a .safetensors, .pth or .pt file.")
+
+
+def load_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
+    """Load the file into ``model`` and return the names of classifier tensors that did not fit and stay new.
+
+    A file with another number of classes is fine; any other tensor that is missing, left over, or of another
+    shape is refused.
+    """
+    own = model.state_dict()
+    given = _strip_prefixes(read_weights(path), own)
+    heads = head_names(model)
+    problems = difference(
+        {name: tuple(t.shape) for name, t in own.items()},
+        {name: tuple(t.shape) for name, t in given.items()},
+        heads,
+    )
+    if problems:
+        raise ModelError(misfit_message(f"weights file {path}", type(model).__name__, problems))
+    fitting = {name: t for name, t in given.items() if name in own and t.shape == own[name].shape}
+    model.load_state_dict(fitting, strict=False)
+    return tuple(name for name in own if name not in fitting and _inside(name, heads))
+
+
+def difference(
+    own: Mapping[str, tuple[int, ...]], given: Mapping[str, tuple[int, ...]], heads: Iterable[str]
+) -> list[str]:
+    """One line for each tensor outside the heads whose name or shape differs, in the network's order."""
+    heads = tuple(heads)
+    lines = []
+    for name, shape in own.items():
+        if _inside(name, heads) or given.get(name) == shape:
+            continue
+        if name in given:
+            lines.append(f"{name!r} is {_show(given[name])} in the file and {_show(shape)} in the network")
+        elif not name.endswith(_COUNTER):  # files older than torch 0.4.1 lack it, and it starts at 0
+            lines.append(f"{name!r} ({_show(shape)} in the network) is not in the file")
+    for name, shape in given.items():
+        if name not in own and not _inside(name, heads) and not name.startswith(_AUXILIARY):
+            lines.append(f"{name!r} ({_show(shape)} in the file) is not in the network")
+    return lines
+
+
+def misfit_message(what: str, network: str, problems: list[str]) -> str:
+    """The refusal: the first differing layer, how many more, and what to do."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{what} does not fit {network}: {problems[0]}{more}. Give the weights of this very model."
+
+
+def _torch_load(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"weights file {path} cannot be read as plain tensors: {reason} "
+            "Save model.state_dict() instead of the whole model."
+        ) from error
+
+
+def _unwrap(content: object, path: Path) -> dict[str, Tensor]:
+    while isinstance(content, Mapping):
+        inner = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    tensors = {}
+    if isinstance(content, Mapping):
+        tensors = {str(name): t for name, t in content.items() if isinstance(t, Tensor)}
+    if not tensors:
+        raise ModelError(f"weights file {path} holds no named tensors. Save model.state_dict() into it.")
+    return tensors
+
+
+def _strip_prefixes(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Drop wrapper prefixes that every name of the file carries and no name of the network does."""
+    stripped = True
+    while stripped:
+        stripped = False
+        for prefix in _PREFIXES:
+            if (
+                given
+                and all(n.startswith(prefix) for n in given)
+                and not any(n.startswith(prefix) for n in own)
+            ):
+                given = {name[len(prefix) :]: t for name, t in given.items()}
+                stripped = True
+    return given
+
+
+def _inside(name: str, heads: tuple[str, ...]) -> bool:
+    return any(name.startswith(head + ".") for head in heads)
+
+
+def _show(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"

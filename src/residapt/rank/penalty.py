@@ -1,0 +1,41 @@
+r"""The group penalties of Eq. 10, for the ablation that back-propagates through them (Eq. 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+GroupWeights = Literal["layer", "group"]
+
+
+class GroupedCore(NamedTuple):
+    """An inner matrix T with the size of its layer."""
+
+    core: Tensor
+    outputs: int
+    inputs: int
+
+
+def group_weights(kind: GroupWeights, item: GroupedCore) -> tuple[float, float]:
+    r"""(w_c, w_r). ``layer``: :math:`\sqrt{N}, \sqrt{C}` as printed; ``group``: :math:`\sqrt{l}, \sqrt{r}`, the group sizes."""
+    if kind == "layer":
+        return item.inputs**0.5, item.outputs**0.5
+    rows, columns = item.core.shape
+    return rows**0.5, columns**0.5
+
+
+def rank_penalty(items: Iterable[GroupedCore], kind: GroupWeights) -> Tensor:
+    r""":math:`R_c + R_r` summed over the layers; 0 when there is none."""
+    terms = []
+    for item in items:
+        column_weight, row_weight = group_weights(kind, item)
+        terms.append(column_weight * _norms(item.core, 0).sum() + row_weight * _norms(item.core, 1).sum())
+    return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def _norms(core: Tensor, dim: int) -> Tensor:
+    # A group of zeros has no gradient; the small constant gives it a finite one.
+    return (core.square().sum(dim) + torch.finfo(core.dtype).tiny).sqrt()

@@ -1,0 +1,113 @@
+r"""Automatic complexity selection (paper §3.3, Algorithm 1 lines 3-6): shrink T, refit A1 and A2, prune."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.optim import Optimizer
+
+from residapt.rank.least_squares import solve_left, solve_right
+from residapt.rank.penalty import GroupedCore, group_weights
+from residapt.rank.prox import exact_prox, split_prox, two_step_prox
+from residapt.rank.prune import prune_transform
+from residapt.settings import Settings
+from residapt.streams import TwoStream
+from residapt.transform import ResidualTransform
+
+PROXES = {"two-step": two_step_prox, "split": split_prox, "exact": exact_prox}
+
+
+class RankConfig(Settings):
+    """How ranks are found."""
+
+    weight: float = Field(1.0, ge=0)
+    """lambda_r of Eq. 11; 0 keeps the ranks."""
+    step: float = Field(3e-3, gt=0)
+    """t of Eq. 12. How far ranks fall is t x lambda_r x number of prox steps against the norm of T's columns."""
+    every: int = Field(200, ge=1)
+    """Optimiser steps between two proximal steps (N of Algorithm 1)."""
+    start: int = Field(0, ge=0)
+    """No proximal step before this optimiser step."""
+    prox: Literal["two-step", "split", "exact"] = "two-step"
+    """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
+    group_weights: Literal["layer", "group"] = "layer"
+    """sqrt(N), sqrt(C) as printed in Eq. 10, or the size of each group, sqrt(l), sqrt(r)."""
+    epsilon: float = Field(1e-8, ge=0)
+    """Rows and columns of T with a norm up to this share of the largest are removed."""
+
+    def due(self, step: int) -> bool:
+        """Whether a proximal step follows optimiser step number ``step`` (counted from 1)."""
+        return self.weight > 0 and step >= self.start and step % self.every == 0
+
+
+@dataclass(frozen=True)
+class RankChange:
+    """What one proximal step did to one layer."""
+
+    layer: str
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+@torch.no_grad()
+def shrink(two: TwoStream, config: RankConfig, optimizer: Optimizer | None = None) -> list[RankChange]:
+    """One proximal step on every layer that still has a rank; gives the layers whose ranks fell."""
+    changes = []
+    for name in two.layers:
+        transform = two.transform(name)
+        if not isinstance(transform, ResidualTransform) or not transform.alive:
+            continue
+        before = transform.ranks
+        _shrink_layer(transform, *two.source_tensors(name), config, optimizer)
+        if transform.ranks != before:
+            changes.append(RankChange(name, before, transform.ranks))
+    return changes
+
+
+def _shrink_layer(
+    transform: ResidualTransform, weight: Tensor, bias: Tensor | None, config: RankConfig, optimizer: Optimizer | None
+) -> None:
+    columns = transform.ranks[1]
+    with_bias = transform.has_bias and bias is not None
+    blocks = [transform.core(weight), *([transform.bias_core(bias)] if with_bias and bias is not None else [])]
+    core = torch.cat(blocks, dim=1)
+    shrunk = _prox(core, transform, config)
+    _refit(transform, weight, bias if with_bias else None, shrunk)
+    rows, kept = _effective(shrunk, config.epsilon)
+    bias_kept = kept[columns:] if with_bias else None
+    prune_transform(transform, rows, kept[:columns], bias_kept, optimizer)
+
+
+def _prox(core: Tensor, transform: ResidualTransform, config: RankConfig) -> Tensor:
+    item = GroupedCore(core, transform.outputs, transform.inputs)
+    column_weight, row_weight = group_weights(config.group_weights, item)
+    scale = config.step * config.weight
+    return PROXES[config.prox](core, column_threshold=scale * column_weight, row_threshold=scale * row_weight)
+
+
+def _refit(transform: ResidualTransform, weight: Tensor, bias: Tensor | None, shrunk: Tensor) -> None:
+    """Appendix A with the block-diagonal A2: A1 sees both blocks, each block of A2 its own columns."""
+    columns = transform.ranks[1]
+    Y = shrunk[:, :columns] - transform.D
+    M = weight @ transform.A2
+    if bias is None:
+        transform.A1.copy_(solve_left(transform.A1, M, Y))
+    else:
+        bias_Y = shrunk[:, columns:] - transform.bias_D
+        bias_M = bias.unsqueeze(1) @ transform.bias_A2
+        transform.A1.copy_(solve_left(transform.A1, torch.cat([M, bias_M], 1), torch.cat([Y, bias_Y], 1)))
+        bias_K = (transform.A1.T @ bias).unsqueeze(1)
+        transform.bias_A2.copy_(solve_right(transform.bias_A2, bias_K, bias_Y))
+    transform.A2.copy_(solve_right(transform.A2, transform.A1.T @ weight, Y))
+
+
+def _effective(shrunk: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Masks of the rows and columns of T* that have a real impact."""
+    row_norms, column_norms = shrunk.norm(dim=1), shrunk.norm(dim=0)
+    limit_rows = epsilon * row_norms.max() if row_norms.numel() else 0.0
+    limit_columns = epsilon * column_norms.max() if column_norms.numel() else 0.0
+    return row_norms > limit_rows, column_norms > limit_columns

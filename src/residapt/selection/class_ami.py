@@ -1,0 +1,40 @@
+"""ClassAMI (Musgrave et al. 2022): do the predicted classes follow the clusters of the target features?"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_mutual_info_score
+from torch.nn import functional
+
+from residapt.selection.evidence import Evidence, subset
+
+
+def class_ami(
+    evidence: Evidence,
+    *,
+    normalise: bool = True,
+    restarts: int = 5,
+    subsample: int | None = 5_000,
+    seed: int = 0,
+) -> float:
+    """Adjusted mutual information of predicted classes and k-means clusters; 1 is agreement, 0 is chance.
+
+    k is the number of classes. Features are scaled to length 1 first unless ``normalise`` is off. The score
+    is blind to the names of the classes: a network that swaps two of them scores as high as before. A network
+    that predicts one class only scores 0.
+    """
+    keep = subset(len(evidence.target_logits), subsample, seed)
+    features = evidence.target_features[keep].double()
+    if normalise:
+        features = functional.normalize(features, dim=1)
+    predicted = evidence.target_logits[keep].argmax(dim=1).numpy()
+    points = features.numpy()
+    # k-means cannot make more clusters than there are different points, as after a collapse of the features.
+    clusters = min(evidence.classes, len(np.unique(points, axis=0)))
+    if clusters < 2 or len(np.unique(predicted)) < 2:
+        # One class for everything carries no information; the measure would call two such partitions equal,
+        # 1.
+        return 0.0
+    found = KMeans(n_clusters=clusters, n_init=restarts, random_state=seed).fit_predict(points)
+    return float(adjusted_mutual_info_score(predicted, found))

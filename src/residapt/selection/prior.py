@@ -1,0 +1,184 @@
+r"""How often each class occurs in the target domain, estimated without target labels (label shift).
+
+Both estimators assume that a class looks alike in both domains, :math:`p_s(x \mid y) = p_t(x \mid y)`, at
+least as the classifier sees it. Under other shifts they are hints, which is why they are floored and meant to
+be smoothed. All results are double precision on the CPU.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from residapt.errors import ConfigError, DataError
+
+FLOOR = 0.01
+"""Smallest frequency of an estimated class, as a share of the flat prior 1 / classes."""
+
+
+def confusion_matrix(source_predictions: Tensor, source_labels: Tensor, classes: int) -> Tensor:
+    r"""Joint distribution :math:`C_{ij} = p_s(\hat y = i, y = j)`: rows are predictions, columns are labels.
+
+    Predictions are class numbers (samples,) or class probabilities (samples, classes).
+    """
+    labels = _class_numbers("source labels", source_labels, classes)
+    if len(source_predictions) != len(labels):
+        raise DataError(f"confusion_matrix: {len(source_predictions)} predictions but {len(labels)} labels.")
+    if source_predictions.ndim == 1:
+        predicted = _class_numbers("source predictions", source_predictions, classes)
+        counts = torch.bincount(predicted * classes + labels, minlength=classes**2)
+        return counts.reshape(classes, classes).double() / len(labels)
+    by_label = torch.zeros(classes, classes, dtype=torch.float64)
+    by_label.index_add_(0, labels, _probabilities("source predictions", source_predictions, classes))
+    return by_label.T / len(labels)
+
+
+def bbse(
+    confusion: Tensor, target_predictions: Tensor, *, floor: float = FLOOR, max_condition: float = 1e3
+) -> Tensor:
+    r"""Target class frequencies by black-box shift estimation (Lipton et al. 2018).
+
+    .. math:: C w = q, \qquad \pi_t = w \odot \pi_s
+
+    with :math:`q` the frequencies of the target predictions (class numbers, or probabilities if :math:`C` was
+    made from probabilities) and :math:`\pi_s` the column sums of :math:`C`. Solved for :math:`\pi_t` by least
+    squares over the simplex, so that sampling noise cannot make a frequency negative. Where the classifier
+    hardly tells classes apart, so that the condition number of :math:`p(\hat y \mid y)` exceeds
+    ``max_condition``, a ridge draws the undetermined directions to the source frequencies instead of
+    amplifying noise.
+    """
+    if max_condition < 1:
+        raise ConfigError(f"bbse: max_condition must be at least 1, got {max_condition}.")
+    joint = confusion.detach().cpu().double()
+    if joint.ndim != 2 or joint.shape[0] != joint.shape[1]:
+        raise DataError(f"bbse: the confusion matrix must be square, got {tuple(joint.shape)}.")
+    source_prior = _distribution("the column sums of the confusion matrix", joint.sum(dim=0))
+    q = _frequencies(target_predictions, len(joint))
+    conditional = joint / joint.sum(dim=0)
+    singular = torch.linalg.svdvals(conditional)
+    smallest = float(singular[0]) / max_condition
+    ridge = smallest if singular[-1] < smallest else 0.0
+    return floored(_simplex_least_squares(conditional, q, ridge, source_prior), floor)
+
+
+def em_prior(
+    source_prior: Tensor,
+    target_probabilities: Tensor,
+    *,
+    iterations: int = 1000,
+    tolerance: float = 1e-9,
+    floor: float = FLOOR,
+) -> Tensor:
+    r"""Target class frequencies that maximise the likelihood (Saerens et al. 2002), by EM.
+
+    .. math:: \pi_k \leftarrow \frac1n \sum_i \frac{(\pi_k / \pi^s_k)\, p_s(k \mid x_i)}
+        {\sum_j (\pi_j / \pi^s_j)\, p_s(j \mid x_i)}
+
+    ``source_prior`` is the one the classifier was trained under; its probabilities should be calibrated,
+    since overconfident ones leave little to estimate. It stops when no frequency moves by more than
+    ``tolerance``.
+    """
+    prior_s = _distribution("the source prior", source_prior.detach().cpu().double())
+    p = _probabilities("target probabilities", target_probabilities, len(prior_s))
+    prior = prior_s
+    for _ in range(iterations):
+        joint = p * (prior / prior_s)
+        updated = (joint / joint.sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)).mean(dim=0)
+        moved = (updated - prior).abs().max()
+        prior = updated
+        if moved <= tolerance:
+            break
+    return floored(prior, floor)
+
+
+def class_weights(source_prior: Tensor, target_prior: Tensor) -> Tensor:
+    r"""Weight of each class's source samples, :math:`w_k = \pi^t_k / \pi^s_k`; their source mean is 1."""
+    prior_s = _distribution("the source prior", source_prior.detach().cpu().double())
+    prior_t = target_prior.detach().cpu().double()
+    if prior_t.shape != prior_s.shape or prior_t.min() < 0 or not prior_t.sum() > 0:
+        raise DataError(
+            f"class_weights: the target prior must be {len(prior_s)} frequencies, got {prior_t.tolist()}."
+        )
+    return prior_t / prior_t.sum() / prior_s
+
+
+def smooth(old: Tensor, new: Tensor, momentum: float) -> Tensor:
+    """Exponential moving average, ``momentum * old + (1 - momentum) * new``."""
+    if not 0 <= momentum <= 1:
+        raise ConfigError(f"smooth: momentum must lie between 0 and 1, got {momentum}.")
+    if old.shape != new.shape:
+        raise DataError(f"smooth: the priors have {tuple(old.shape)} and {tuple(new.shape)} classes.")
+    return momentum * old + (1 - momentum) * new
+
+
+def floored(prior: Tensor, floor: float = FLOOR) -> Tensor:
+    """The nearest distribution whose frequencies are all at least ``floor / classes``.
+
+    A prior that already is one comes back unchanged (but for rounding). A frequency of exactly 0 would be
+    final: no later step could ever find that class again.
+    """
+    if not 0 <= floor <= 1:
+        raise ConfigError(f"floor must lie between 0 and 1 (a share of the flat prior), got {floor}.")
+    smallest = floor / len(prior)
+    return smallest + _project_simplex(prior.double() - smallest, 1 - floor)
+
+
+def _project_simplex(v: Tensor, total: float) -> Tensor:
+    """Nearest point with non-negative entries of the given sum (Held et al. 1974)."""
+    u = v.sort(descending=True).values
+    excess = (u.cumsum(0) - total) / torch.arange(1, len(v) + 1, dtype=v.dtype)
+    # The last entry that stays positive decides how much is taken from all.
+    return (v - excess[(u > excess).nonzero().max()]).clamp_min(0) if total > 0 else torch.zeros_like(v)
+
+
+def _simplex_least_squares(matrix: Tensor, q: Tensor, ridge: float, anchor: Tensor) -> Tensor:
+    """Minimise |M x - q|² + ridge² |x - anchor|² over the simplex."""
+    classes = len(q)
+    # The heavy last row asks for the sum 1; where M x = q has a solution, it has that sum anyway.
+    rows = [matrix, ridge * torch.eye(classes).double(), torch.full((1, classes), 1e3).double()]
+    right = [q, ridge * anchor, torch.full((1,), 1e3).double()]
+    found, _ = nnls(torch.cat(rows).numpy(), torch.cat(right).numpy())
+    solution = torch.from_numpy(found)
+    return solution / solution.sum()
+
+
+def _frequencies(predictions: Tensor, classes: int) -> Tensor:
+    """Mean prediction, of class numbers or class probabilities."""
+    if predictions.ndim == 1:
+        numbers = _class_numbers("target predictions", predictions, classes)
+        return torch.bincount(numbers, minlength=classes).double() / len(numbers)
+    return _probabilities("target predictions", predictions, classes).mean(dim=0)
+
+
+def _class_numbers(what: str, values: Tensor, classes: int) -> Tensor:
+    numbers = values.detach().cpu()
+    if numbers.ndim != 1 or not len(numbers) or numbers.is_floating_point():
+        raise DataError(f"{what} must be class numbers (samples,), got {values.dtype} {tuple(values.shape)}.")
+    if numbers.min() < 0 or numbers.max() >= classes:
+        raise DataError(
+            f"{what} must lie between 0 and {classes - 1}, got {numbers.min()} to {numbers.max()}."
+        )
+    return numbers.long()
+
+
+def _probabilities(what: str, values: Tensor, classes: int) -> Tensor:
+    p = values.detach().cpu().double()
+    if p.ndim != 2 or not len(p) or p.shape[1] != classes:
+        raise DataError(f"{what} must be a matrix (samples, {classes}), got {tuple(values.shape)}.")
+    # A hundredth leaves room for half precision; logits miss it by far.
+    if not p.min() >= 0 or not (p.sum(dim=1) - 1).abs().max() < 1e-2:
+        raise DataError(
+            f"{what} must be rows of probabilities with sum 1, got sums from {p.sum(dim=1).min():.3g} "
+            f"to {p.sum(dim=1).max():.3g}. Apply a softmax to logits first."
+        )
+    return p / p.sum(dim=1, keepdim=True)
+
+
+def _distribution(what: str, values: Tensor) -> Tensor:
+    if values.ndim != 1 or not len(values) or not values.isfinite().all() or values.min() <= 0:
+        raise DataError(
+            f"{what} must be positive for each class, got {values.tolist()}. "
+            "Every class needs at least one source sample."
+        )
+    return values / values.sum()

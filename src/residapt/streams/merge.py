@@ -1,0 +1,47 @@
+"""The target stream as a plain module: same types, same state-dict keys and shapes, no trace of residapt."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from residapt.errors import ModelError
+from residapt.streams.two_stream import TwoStream
+
+
+@torch.no_grad()
+def merge_and_unload(two: TwoStream, example: Tensor | None = None, *, tolerance: float = 1e-4) -> nn.Module:
+    """A copy of the network with the target weights and statistics baked in.
+
+    With an ``example`` batch the result is compared with the live target stream, and refused if it differs by more
+    than ``tolerance`` relative to the largest logit.
+    """
+    merged = copy.deepcopy(two.model)
+    own = {**dict(merged.named_parameters()), **dict(merged.named_buffers())}
+    for name, tensor in two.target_state().items():
+        own[name].copy_(tensor)
+    if example is not None:
+        check_merge(two, merged, example, tolerance)
+    return merged
+
+
+@torch.no_grad()
+def check_merge(two: TwoStream, merged: nn.Module, example: Tensor, tolerance: float) -> None:
+    """Refuse a merged module whose logits differ from the live target stream's."""
+    modes = {module: module.training for module in (two, merged)}
+    two.eval()
+    merged.eval()
+    try:
+        live, plain = two(example, stream="target"), merged(example)
+        plain = getattr(plain, "logits", plain)
+        difference = float((live - plain).abs().max() / live.abs().max().clamp_min(1.0))
+    finally:
+        for module, mode in modes.items():
+            module.train(mode)
+    if not difference <= tolerance:
+        raise ModelError(
+            f"the merged model differs from the live target stream by {difference:.2e} (allowed {tolerance:.0e}): "
+            "the network may compute with weights that residapt does not see, such as copies made at construction."
+        )

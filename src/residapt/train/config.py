@@ -1,0 +1,56 @@
+"""Settings of the training loop."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from residapt.settings import Settings
+from residapt.train.schedule import Decay
+
+
+class GroupConfig(Settings):
+    """Settings of one group of parameters."""
+
+    lr: float = Field(2e-4, ge=0)
+    """Learning rate; 0 keeps the group as it is."""
+    weight_decay: float = Field(0.0, ge=0)
+    """L2 penalty of the optimiser."""
+
+
+class TrainConfig(Settings):
+    """The loop: how long, how fast, with which optimiser."""
+
+    steps: int = Field(2000, ge=0)
+    """Optimiser steps."""
+    batch_size: int = Field(64, ge=1)
+    """Samples of each domain in a step, over all processes."""
+    seed: int = 0
+    """Seed of sample order, augmentation and dropout."""
+    optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adadelta"] = "adam"
+    """Update rule of all groups."""
+    beta1: float = Field(0.5, ge=0, lt=1)
+    """First-moment decay of Adam."""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """Second-moment decay of Adam."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Momentum of SGD."""
+    network: GroupConfig = GroupConfig()
+    """The network, that is, the source stream."""
+    transform: GroupConfig = GroupConfig()
+    """The residual transforms; they should not learn faster than the network."""
+    adversary: GroupConfig = GroupConfig()
+    """The domain classifier and other helpers that are thrown away after training."""
+    decay: Decay = "constant"
+    """Learning rate over time."""
+    clip: float | None = Field(None, gt=0)
+    """Largest gradient norm; None leaves gradients alone."""
+    channels_last: bool = True
+    """Memory format of images and 2-d convolutions; 1.4 to 2 times as fast on CPUs."""
+    log_every: int = Field(50, ge=1)
+    """Steps between two lines of metrics."""
+    evaluate_every: int = Field(0, ge=0)
+    """Steps between two evaluations; 0 evaluates at the end only."""
+    checkpoint_every: int = Field(0, ge=0)
+    """Steps between two checkpoints; 0 writes none."""

@@ -1,0 +1,63 @@
+"""What the trainer asks of a method. A new method is one file that subclasses :class:`Method`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from residapt.data.batches import Batch
+from residapt.rank import RankChange
+from residapt.streams import Stream, TwoStream, merge_and_unload
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one step: what is minimised, its parts by name, and numbers worth watching."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    watch: dict[str, Tensor] = field(default_factory=dict)
+
+
+def weighted_sum(parts: dict[str, Tensor], weights: dict[str, float], watch: dict[str, Tensor] | None = None) -> Losses:
+    """Add up the parts; one without a weight counts once, one with weight 0 is shown but not minimised."""
+    terms = [weights.get(name, 1.0) * part for name, part in parts.items() if weights.get(name, 1.0) != 0.0]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return Losses(total, parts, watch or {})
+
+
+class Method(nn.Module, ABC):
+    """A way to adapt: what is trained, the loss of one step, and what happens between steps."""
+
+    name: ClassVar[str]
+    two: TwoStream
+
+    @abstractmethod
+    def losses(self, batch: Batch, progress: float) -> Losses:
+        """The losses of one step at training progress p in [0, 1]."""
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
+        network, transform = list(self.two.model.parameters()), list(self.two.transforms.parameters())
+        known = {id(parameter) for parameter in (*network, *transform)}
+        others = [parameter for parameter in self.parameters() if id(parameter) not in known]
+        return {"network": network, "transform": transform, "adversary": others}
+
+    def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
+        """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
+        return []
+
+    def predict(self, x: Tensor, stream: Stream = "target") -> Tensor:
+        """Logits of one stream."""
+        logits: Tensor = self.two(x, stream=stream)
+        return logits
+
+    def target_model(self) -> nn.Module:
+        """The plain network for the target domain."""
+        return merge_and_unload(self.two)

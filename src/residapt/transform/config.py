@@ -1,0 +1,77 @@
+"""Settings of the transforms and of the two-stream model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+from torch.nn import functional
+
+from residapt.settings import Settings
+
+
+class TransformConfig(Settings):
+    """Which layers are transformed, and how."""
+
+    include: tuple[str, ...] = ("*",)
+    """Name patterns (``layer4.*``) of the layers to transform."""
+    exclude: tuple[str, ...] = ()
+    """Name patterns of the layers to share between the domains."""
+    features: str | None = None
+    """Name of the layer that the domain classifier reads; later layers are shared. None: the logits."""
+    left_rank: int = Field(32, ge=0)
+    """l of Eq. 2 at the start; 0 shares the layer."""
+    right_rank: int = Field(32, ge=0)
+    """r of Eq. 2 at the start; 0 shares the layer."""
+    bias_rank: int = Field(1, ge=0)
+    """Width of the biases' block."""
+    ranks: dict[str, tuple[int, int]] = {}
+    """Ranks [l, r] of single layers, by name pattern; the first pattern that matches counts."""
+    clamp: bool = False
+    """Limit l to the outputs C and r to the inputs N of the layer."""
+    bias: Literal["joint", "separate", "shared"] = "joint"
+    """Biases as a block beside the weights with A1, B1 in common; with a transform of their own; not transformed."""
+    nonlinearity: str = "tanh"
+    """The function between the factors: tanh, relu, or any of torch.nn.functional with f(0) = 0."""
+    form: Literal["matrix", "vector"] = "matrix"
+    """Eq. 2 (matrix) or Eq. 1 (vector, rank = left_rank)."""
+    column_norm: float = Field(1.0, gt=0)
+    """Norm of every column of T at the start."""
+    energy: float = Field(1.0, gt=0)
+    """Sum of the squared residuals at the start (the barrier's minimum is at 1)."""
+    norm: Literal["per-domain", "shared", "frozen"] = "per-domain"
+    """Batch norm: statistics of its own for each stream; one set for both; never updated."""
+    seed: int = 0
+    """Seed of the transforms' start."""
+
+    @field_validator("nonlinearity")
+    @classmethod
+    def _zero_at_zero(cls, name: str) -> str:
+        resolve_nonlinearity(name)
+        return name
+
+    @field_validator("ranks")
+    @classmethod
+    def _not_negative(cls, ranks: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        for pattern, (left, right) in ranks.items():
+            if min(left, right) < 0:
+                raise ValueError(f"the ranks of '{pattern}' must be 0 or more, got [{left}, {right}]; 0 shares the layer")
+        return ranks
+
+
+def resolve_nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
+    """The function of that name, refused unless it maps 0 to 0."""
+    function = getattr(torch, name, None) or getattr(functional, name, None)
+    try:
+        at_zero = float(function(torch.zeros(1, dtype=torch.float64)))  # type: ignore[misc]
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"'{name}' is not a function of one tensor in torch; use tanh or relu") from None
+    if at_zero != 0.0:
+        raise ValueError(
+            f"{name}(0) = {at_zero:g}, but it must be 0: otherwise rows and columns that rank selection has zeroed "
+            "would still change the target weights; use tanh or relu"
+        )
+    return function  # type: ignore[return-value]

@@ -1,0 +1,102 @@
+"""Which layers are transformed, and with which ranks."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from residapt.errors import ModelError
+from residapt.transform.config import TransformConfig, resolve_nonlinearity
+from residapt.transform.initial import Transform
+from residapt.transform.matrix import LayerMatrix, find_layers
+from residapt.transform.residual import ResidualTransform
+from residapt.transform.vector import VectorTransform
+
+
+def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix]:
+    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where asked."""
+    layers = list(find_layers(model))
+    if not layers:
+        raise ModelError(
+            f"{type(model).__name__} has no layer that can be transformed. residapt transforms Linear, Conv1d/2d/3d, "
+            "ConvTranspose1d/2d/3d and MultiheadAttention; use method='dann' to adapt without transforms."
+        )
+    names = [layer.name for layer in layers]
+    chosen = _matching(config.include, names, "include") - _matching(config.exclude, names, "exclude")
+    chosen &= _up_to_features(model, config.features, names)
+    _matching(config.ranks, names, "ranks")
+    return [part for layer in layers if layer.name in chosen for part in _split_bias(layer, config.bias)]
+
+
+def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig) -> Transform:
+    """A transform of the right size for a layer, not yet initialised."""
+    outputs, inputs = layer.weight_matrix(weight).shape
+    left, right = _ranks_of(layer.name, outputs, inputs, config)
+    nonlinearity = resolve_nonlinearity(config.nonlinearity)
+    has_bias = layer.bias is not None
+    if config.form == "vector":
+        made: Transform = VectorTransform(outputs, inputs, rank=left, has_bias=has_bias, nonlinearity=nonlinearity)
+    else:
+        bias_rank = config.bias_rank if has_bias and min(left, right) > 0 else 0
+        made = ResidualTransform(
+            outputs, inputs, left_rank=left, right_rank=right, bias_rank=bias_rank, nonlinearity=nonlinearity, has_bias=has_bias
+        )
+    return made.to(weight)
+
+
+def _ranks_of(name: str, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
+    left, right = config.left_rank, config.right_rank
+    for pattern, ranks in config.ranks.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            left, right = ranks
+            break
+    if config.clamp:
+        left, right = min(left, outputs), min(right, inputs)
+    return (left, right) if min(left, right) > 0 else (0, 0)
+
+
+def _matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = fnmatch.filter(names, pattern)
+        if not hits:
+            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or list(names[:3])
+            raise ModelError(
+                f"transform.{setting}: the pattern '{pattern}' matches none of the {len(names)} layers. "
+                f"Layers have names like {', '.join(near)}."
+            )
+        found.update(hits)
+    return found
+
+
+def _up_to_features(model: nn.Module, features: str | None, names: Sequence[str]) -> set[str]:
+    """Names of the layers registered before the end of the module ``features``, that is, those that feed it."""
+    if features is None:
+        return set(names)
+    modules = [name for name, _ in model.named_modules()]
+    if features not in modules:
+        near = difflib.get_close_matches(features, modules, n=3, cutoff=0.3) or modules[1:4]
+        raise ModelError(f"features='{features}' is not a module of {type(model).__name__}. Did you mean {', '.join(near)}?")
+    last = max(i for i, name in enumerate(modules) if name == features or name.startswith(f"{features}."))
+    position = {name: i for i, name in enumerate(modules)}
+    return {name for name in names if position[_owner(name, position)] <= last}
+
+
+def _owner(layer: str, modules: Mapping[str, int]) -> str:
+    """The module that holds a layer: itself, or the attention block around ``block.in_proj.q``."""
+    while layer not in modules:
+        layer = layer.rpartition(".")[0]
+    return layer
+
+
+def _split_bias(layer: LayerMatrix, mode: str) -> list[LayerMatrix]:
+    if layer.bias is None or mode == "joint":
+        return [layer]
+    weight = replace(layer, bias=None)
+    if mode == "shared":
+        return [weight]
+    return [weight, LayerMatrix(f"{layer.name}.bias", layer.bias, None, "vector", layer.rows)]

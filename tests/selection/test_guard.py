@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from residapt.errors import DataError
+from residapt.selection.evidence import Evidence
+from residapt.selection.guard import CONFIDENCE, GuardConfig, Votes, compare, decide, measure
+from residapt.selection.scores import score
+
+CLASSES = 5
+
+
+class World:
+    """Classes are corners; the target is a rotated, noisier copy. ``network`` undoes part of the rotation."""
+
+    def __init__(self, target_labels: Tensor | None = None, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.source_labels = torch.arange(100) % CLASSES
+        self.target_labels = torch.arange(200) % CLASSES if target_labels is None else target_labels
+        self.source = torch.eye(CLASSES)[self.source_labels] + 0.1 * torch.randn(
+            100, CLASSES, generator=generator
+        )
+        clean = torch.eye(CLASSES)[self.target_labels] + 0.1 * torch.randn(
+            len(self.target_labels), CLASSES, generator=generator
+        )
+        self.turn = torch.randn(CLASSES, CLASSES, generator=generator) * 0.3
+        self.noise = torch.randn(len(self.target_labels), CLASSES, generator=generator)
+        self.target = clean
+
+    def network(self, misalignment: float, sharpness: float = 5.0) -> Evidence:
+        features = self.target + misalignment * (self.target @ self.turn + 0.4 * self.noise)
+        return Evidence(
+            sharpness * self.source, self.source_labels, self.source, sharpness * features, features
+        )
+
+    def accuracy(self, evidence: Evidence) -> float:
+        return (evidence.target_logits.argmax(1) == self.target_labels).double().mean().item()
+
+
+WORLD = World()
+BEFORE, AFTER = WORLD.network(1.0), WORLD.network(0.1, sharpness=8.0)
+
+
+def with_target(evidence: Evidence, logits: Tensor) -> Evidence:
+    return dataclasses.replace(evidence, target_logits=logits)
+
+
+def votes(**changes: tuple[float, float]) -> Votes:
+    """Measurements of an adaptation that changed nothing, but for the changes."""
+    same: Votes = {
+        "source_accuracy": (0.9, 0.9),
+        "class_ami": (0.5, 0.5),
+        "infomax": (1.0, 1.0),
+        "bnm": (0.1, 0.1),
+        "snd": (5.0, 5.0),
+        "classes_predicted": (9.0, 9.0),
+        "frequency_shift": (0.1, 0.1),
+        "lost_mass": (0.0, 0.0),
+        "renamed_classes": (0.0, 0.0),
+    }
+    return {**same, **changes}
+
+
+SURER = {"infomax": (1.0, 1.5), "bnm": (0.1, 0.2), "snd": (5.0, 6.0)}
+LESS_SURE = {"infomax": (1.0, 0.8), "bnm": (0.1, 0.08), "snd": (5.0, 4.0)}
+
+
+def test_the_worlds_are_what_they_should_be() -> None:
+    assert 0.5 < WORLD.accuracy(BEFORE) < 0.9
+    assert WORLD.accuracy(AFTER) > 0.95
+
+
+def test_a_success_passes() -> None:
+    verdict = compare(BEFORE, AFTER)
+    assert verdict.helped is True
+    assert verdict.votes["class_ami"][1] > verdict.votes["class_ami"][0]
+
+
+def test_damage_does_not_pass() -> None:
+    assert compare(AFTER, BEFORE).helped is False
+
+
+def test_nothing_changed_is_no_verdict() -> None:
+    verdict = compare(BEFORE, BEFORE)
+    assert verdict.helped is None
+    assert all("as before" in reason for reason in verdict.reasons)
+
+
+def test_mere_sharpening_does_not_pass() -> None:
+    """The same network with larger logits: every prediction as before, all confidence scores up."""
+    sharper = with_target(BEFORE, 4 * BEFORE.target_logits)
+    assert score("infomax", sharper) > score("infomax", BEFORE)
+    assert compare(BEFORE, sharper).helped is None
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_collapse_is_an_alarm_however_sure(kept: int) -> None:
+    logits = AFTER.target_logits.clone()
+    logits[:, kept:] = -100.0
+    verdict = compare(BEFORE, with_target(AFTER, 20 * logits))
+    assert verdict.helped is False
+    assert any("collapse" in reason for reason in verdict.reasons)
+
+
+def test_two_swapped_classes_are_an_alarm_though_every_score_rises() -> None:
+    swapped = with_target(AFTER, AFTER.target_logits[:, [1, 0, 2, 3, 4]])
+    for name in ("class_ami", *CONFIDENCE):
+        assert score(name, swapped) == pytest.approx(score(name, AFTER))
+    verdict = compare(BEFORE, swapped)
+    assert verdict.helped is False
+    assert any("swap" in reason for reason in verdict.reasons)
+
+
+def test_a_cycle_of_all_classes_is_an_alarm() -> None:
+    assert compare(BEFORE, with_target(AFTER, AFTER.target_logits.roll(1, dims=1))).helped is False
+
+
+def test_lost_source_accuracy_is_an_alarm() -> None:
+    forgot = dataclasses.replace(AFTER, source_logits=AFTER.source_logits.roll(1, dims=0))
+    verdict = compare(BEFORE, forgot)
+    assert verdict.helped is False
+    assert any("source accuracy fell from 1.000 to 0.000" in reason for reason in verdict.reasons)
+
+
+def test_a_target_that_really_lacks_classes_passes() -> None:
+    partial = World(torch.arange(200) % 3, seed=1)
+    before, after = partial.network(1.5), partial.network(0.1, sharpness=8.0)
+    assert partial.accuracy(after) > partial.accuracy(before) + 0.1
+    verdict = compare(before, after)
+    assert verdict.helped is True, verdict.reasons
+
+
+@given(
+    ami=st.floats(0, 1),
+    surer=st.floats(0, 5),
+    alarm=st.sampled_from(["frequency", "lost", "renamed", "source"]),
+)
+def test_no_score_outweighs_an_alarm(ami: float, surer: float, alarm: str) -> None:
+    alarms: dict[str, Votes] = {
+        "frequency": {"frequency_shift": (0.1, 0.31)},
+        "lost": {"lost_mass": (0.0, 0.2)},
+        "renamed": {"renamed_classes": (0.0, 1.5)},
+        "source": {"source_accuracy": (0.9, 0.7)},
+    }
+    confidence = dict.fromkeys(CONFIDENCE, (1.0, 1.0 + surer))
+    verdict = decide(votes(class_ami=(0.0, ami), **confidence, **alarms[alarm]))
+    assert verdict.helped is False
+    assert len(verdict.reasons) == 1
+
+
+@given(rises=st.lists(st.floats(0, 10), min_size=3, max_size=3))
+def test_confidence_alone_never_passes(rises: list[float]) -> None:
+    confidence = {name: (1.0, 1.0 + rise) for name, rise in zip(CONFIDENCE, rises, strict=True)}
+    assert decide(votes(**confidence)).helped is not True
+    assert decide(votes(class_ami=(0.5, 0.3), **confidence)).helped is not True
+
+
+@pytest.mark.parametrize(
+    ("changes", "helped"),
+    [
+        ({"class_ami": (0.5, 0.6)}, True),
+        ({"class_ami": (0.5, 0.6), **SURER}, True),
+        ({"class_ami": (0.5, 0.6), **LESS_SURE}, None),
+        ({"class_ami": (0.5, 0.51)}, None),
+        ({"class_ami": (0.5, 0.4)}, False),
+        ({"class_ami": (0.5, 0.4), **SURER}, None),
+        ({"class_ami": (0.5, 0.4), **LESS_SURE}, False),
+        (LESS_SURE, False),
+        (SURER, None),
+        ({"class_ami": (0.5, 0.6), "snd": (5.0, 4.0)}, None),
+        ({"class_ami": (0.5, 0.6), "snd": (5.0, 4.0), "bnm": (0.1, 0.2)}, True),
+        ({"class_ami": (0.5, 0.6), "source_accuracy": (0.9, 0.85)}, True),
+    ],
+)
+def test_the_rule(changes: Votes, helped: bool | None) -> None:
+    assert decide(votes(**changes)).helped is helped
+
+
+def test_thresholds_are_settings() -> None:
+    case = votes(class_ami=(0.5, 0.6), source_accuracy=(0.9, 0.85))
+    assert decide(case).helped is True
+    assert decide(case, GuardConfig(source_drop=0.01)).helped is False
+    assert decide(case, GuardConfig(ami_margin=0.2)).helped is None
+
+
+def test_recorded_measurements_give_the_same_verdict() -> None:
+    recorded = json.loads(json.dumps(measure(BEFORE, AFTER)))
+    replayed = decide({name: (pair[0], pair[1]) for name, pair in recorded.items()})
+    assert replayed == compare(BEFORE, AFTER)
+
+
+def test_frequencies_and_lost_mass_by_hand() -> None:
+    """Source 2:1:1, predicted before 1:1:2 and after 4:0:0 of four samples."""
+    labels, features = torch.tensor([0, 0, 1, 2]), torch.zeros(4, 1)
+    eye = torch.eye(3) * 9
+    before = Evidence(eye[labels], labels, features, eye[[0, 1, 2, 2]], features)
+    after = Evidence(eye[labels], labels, features, eye[[0, 0, 0, 0]], features)
+    found = measure(before, after)
+    assert found["frequency_shift"] == pytest.approx((0.25, 0.5))
+    assert found["lost_mass"] == pytest.approx((0.0, 0.5))
+    assert found["renamed_classes"] == pytest.approx((0.0, 0.75))
+    assert found["classes_predicted"] == pytest.approx((2 * 2**0.5, 1.0))
+
+
+def test_other_samples_are_refused() -> None:
+    fewer = dataclasses.replace(
+        AFTER, target_logits=AFTER.target_logits[1:], target_features=AFTER.target_features[1:]
+    )
+    other = dataclasses.replace(AFTER, source_labels=AFTER.source_labels.roll(1))
+    for after in (fewer, other):
+        with pytest.raises(DataError, match="same samples"):
+            compare(BEFORE, after)
