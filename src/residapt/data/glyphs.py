@@ -14,12 +14,12 @@ from torch import Tensor
 GLYPH_SIZE = 64
 """Pixels per side of a glyph; the digit fills the height but for a margin."""
 
-_OVERSAMPLE = 2
+_OVERSAMPLE = 3
 _MARGIN = 10
 _Point = tuple[float, float]
 _Path = list[_Point]
 
-_FONT_STROKES = (0, 1, 3, 5)
+_FONT_STROKES = (0, 1, 2, 4)
 _SEGMENT_WIDTHS = (0.10, 0.16, 0.22)
 _PEN_WIDTHS = (0.07, 0.12, 0.17, 0.22)
 # Which segments light up for 0 to 9: a top, b upper right, c lower right, d bottom, e lower left, f upper left, g middle.
@@ -74,7 +74,7 @@ def _draw(paths: Iterable[_Path], width: float) -> Tensor:
     for path in paths:
         points = [(left + x * span_x, start + y * span_y) for x, y in path]
         draw.line(points, fill=255, width=round(pen), joint="curve")
-        for x, y in (points[0], points[-1]):
+        for x, y in points:
             draw.ellipse((x - pen / 2, y - pen / 2, x + pen / 2, y + pen / 2), fill=255)
     return _finish(canvas)
 

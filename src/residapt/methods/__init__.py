@@ -2,6 +2,6 @@
 
 from residapt.methods import dann, rpt, source_only
 from residapt.methods.config import DiscrepancyConfig, MethodConfig
-from residapt.methods.registry import build_method, method_names, register
+from residapt.methods.registry import build_method, describe_methods, method_names, register
 
-__all__ = ["DiscrepancyConfig", "MethodConfig", "build_method", "dann", "method_names", "register", "rpt", "source_only"]
+__all__ = ["DiscrepancyConfig", "MethodConfig", "build_method", "dann", "describe_methods", "method_names", "register", "rpt", "source_only"]

@@ -32,6 +32,8 @@ class Alignment(Method):
         if not config.train_source:
             two.model.requires_grad_(False)
 
+        self.started_with = two.ranks()
+
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Eq. 4, with the parts by name."""
         residuals = self.two.residuals()
@@ -76,3 +78,13 @@ class Alignment(Method):
         if self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step):
             return shrink(self.two, self.config.rank, optimizer)
         return []
+
+    def notices(self) -> list[str]:
+        """Say when rank selection has done nothing, and which setting decides it."""
+        if not self.select_ranks or not self.started_with or self.two.ranks() != self.started_with:
+            return []
+        rank = self.config.rank
+        return [
+            f"no rank has fallen: t = {rank.step:g} every {rank.every} steps with weight {rank.weight:g} was too little. "
+            f"Raise rank.step (try {3 * rank.step:g}) or lower rank.every."
+        ]

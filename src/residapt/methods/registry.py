@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable
 
 import torch
@@ -32,6 +33,16 @@ def register(name: str) -> Callable[[Factory], Factory]:
 def method_names() -> tuple[str, ...]:
     """All methods."""
     return tuple(sorted(_FACTORIES))
+
+
+def describe_methods() -> tuple[tuple[str, str], ...]:
+    """(name, one line) of every method, from the docstring of its file and of its factory."""
+    lines = []
+    for name in method_names():
+        factory = _FACTORIES[name]
+        head = (sys.modules[factory.__module__].__doc__ or "").strip().partition("\n")[0]
+        lines.append((name, f"{head} {(factory.__doc__ or '').strip().partition(chr(10))[0]}"))
+    return tuple(lines)
 
 
 def build_method(name: str, model: nn.Module, config: MethodConfig | None = None, *, example: Tensor) -> Method:

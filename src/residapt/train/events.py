@@ -31,6 +31,9 @@ class Callback:
     def on_ranks(self, method: Method, step: int, changes: list[RankChange]) -> None:
         """Ranks have fallen."""
 
+    def on_notice(self, method: Method, step: int, notice: str) -> None:
+        """Something a person should know, in plain words."""
+
     def on_step(self, method: Method, step: int) -> None:
         """After every step, counted from 1."""
 
@@ -63,6 +66,11 @@ class Callbacks(Callback):
         """Pass on."""
         for item in self.items:
             item.on_ranks(method, step, changes)
+
+    def on_notice(self, method: Method, step: int, notice: str) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_notice(method, step, notice)
 
     def on_step(self, method: Method, step: int) -> None:
         """Pass on."""

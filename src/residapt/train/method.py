@@ -53,6 +53,10 @@ class Method(nn.Module, ABC):
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
 
+    def notices(self) -> list[str]:
+        """What a person should know when training has ended, in plain words."""
+        return []
+
     def predict(self, x: Tensor, stream: Stream = "target") -> Tensor:
         """Logits of one stream."""
         logits: Tensor = self.two(x, stream=stream)

@@ -50,6 +50,8 @@ class Trainer:
         self.callbacks.on_start(self.method, self.step, self.config.steps)
         while self.step < self.config.steps:
             self._one_step()
+        for notice in self.method.notices():
+            self.callbacks.on_notice(self.method, self.step, notice)
         self.callbacks.on_end(self.method, self.step)
         return self.method
 

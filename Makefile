@@ -1,0 +1,42 @@
+# Each target does everything it needs on a fresh clone: venv, install, run.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# One thread per process: the tests run in as many processes as there are cores.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test lint format docs wheel clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	# torch and torchvision in one call: a torchvision wheel works only with the torch build it was made for.
+	$(BIN)/python -m pip install --quiet torch torchvision
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/residapt demo
+
+test: $(VENV)/.ready
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+wheel: $(VENV)/.ready
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,13 @@
+"""All commands. Importing a command's module registers it; each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = ("demo", "settings", "bench_speed")
+
+
+def register() -> None:
+    """Import every module with commands."""
+    for name in MODULES:
+        import_module(f"residapt.cli.{name}")

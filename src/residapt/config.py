@@ -1,0 +1,152 @@
+"""One typed tree of settings for a whole run: read from TOML, changed by ``a.b=c``, written whole into the run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, Field
+
+from residapt.errors import ConfigError
+from residapt.methods.config import MethodConfig
+from residapt.settings import Settings
+from residapt.train.config import TrainConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class ModelConfig(Settings):
+    """The network."""
+
+    spec: str = "lenet"
+    """lenet, svhnet, dtn, torchvision:NAME, timm:NAME, hf:NAME or package.module:factory."""
+    weights: str | None = None
+    """File with weights to start from (safetensors, or .pth read without running code)."""
+    bottleneck: int | None = Field(None, ge=1)
+    """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
+
+
+class DataConfig(Settings):
+    """How images become tensors."""
+
+    image_size: int | None = Field(None, ge=8)
+    """Height and width in pixels; None takes what the network expects."""
+    channels: Literal[1, 3] | None = None
+    """1 for grey, 3 for colour; None takes what the network expects."""
+    augment: bool = True
+    """Random crops and flips of training images (flips only where the network reads photographs)."""
+    holdout: float = Field(0.1, gt=0, lt=1)
+    """Share of the labelled source images kept for early stopping and for the scores."""
+
+
+class SourceConfig(Settings):
+    """Training of the source network, where there is none yet."""
+
+    steps: int | None = Field(None, ge=0)
+    """Most optimiser steps; None chooses by the size of the data."""
+    batch_size: int = Field(64, ge=1)
+    """Images in a step."""
+    lr: float = Field(1e-3, gt=0)
+    """Learning rate of Adam."""
+    weight_decay: float = Field(2.5e-5, ge=0)
+    """L2 penalty."""
+    patience: int = Field(3, ge=1)
+    """Evaluations on the held-out source without gain before training stops."""
+
+
+class Config(MethodConfig):
+    """Everything about a run."""
+
+    method: str = "rpt"
+    """How to adapt; `residapt methods` lists the names."""
+    seed: int = 0
+    """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute."""
+    precision: Literal["float32", "bf16", "fp16"] = "float32"
+    """Mixed precision of the forward pass."""
+    select: str = "last"
+    """Which checkpoint is handed out: the last, or the best by a label-free score."""
+    force: bool = False
+    """Hand out the adapted model even if it looks worse than the source model."""
+    model: ModelConfig = ModelConfig()
+    """The network."""
+    data: DataConfig = DataConfig()
+    """How images become tensors."""
+    source: SourceConfig = SourceConfig()
+    """Training of the source network."""
+    train: TrainConfig = TrainConfig()
+    """The adaptation loop."""
+
+
+def load_config(path: Path | None = None, overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+    """Defaults, then ``base``, then the file, then ``a.b=c`` overrides; what comes later wins."""
+    values: dict[str, Any] = _copy(base or {})
+    if path is not None:
+        _merge(values, read_toml(path))
+    for text in overrides:
+        _merge(values, parse_override(text))
+    return Config.parse(values, where=str(path) if path and not overrides else "configuration")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, or an error that names the line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"configuration file '{path}' does not exist.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"configuration file '{path}' cannot be read as TOML: {error}.") from None
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """``rank.weight=0.1`` as nested values; the right side is TOML, or a plain word."""
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text!r}: write it as key=value, for example --set rank.weight=0.1.")
+    try:
+        value: Any = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def write_config(config: BaseModel, path: Path) -> None:
+    """Write every setting that has a value; TOML has no null, and what is absent is None."""
+    path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")
+
+
+def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """(dotted key, value, explanation) of every setting."""
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            yield from describe_config(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value, field.description or ""
+
+
+def _merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = _copy(value) if isinstance(value, Mapping) else value
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value for key, value in values.items() if value is not None
+    }

@@ -1,0 +1,47 @@
+"""Build a method around a network and train it: the few lines that demo, benchmark and workflow have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from residapt.data.domains import DomainPair, Images, Labelled
+from residapt.engine import Engine
+from residapt.methods.config import MethodConfig
+from residapt.methods.registry import build_method
+from residapt.train import Callback, Method, TrainConfig, Trainer
+
+
+def example_of(images: Images) -> Tensor:
+    """Two images as the network sees them."""
+    index = torch.arange(min(2, len(images)))
+    return images.fetch(index, torch.Generator().manual_seed(0))
+
+
+def make_trainer(
+    name: str,
+    network: nn.Module,
+    pair: DomainPair,
+    *,
+    method: MethodConfig,
+    train: TrainConfig,
+    callbacks: Iterable[Callback] = (),
+    engine: Engine | None = None,
+) -> Trainer:
+    """A trainer for the named method, ready to run; ``network`` is trained in place."""
+    engine = engine or Engine()
+    network = network.to(engine.device)
+    built = build_method(name, network, method, example=example_of(pair.source.images).to(engine.device))
+    return Trainer(built, pair, train, callbacks=callbacks, engine=engine)
+
+
+def fit(name: str, network: nn.Module, pair: DomainPair, **settings: object) -> Method:
+    """Train the named method to its end; settings are those of :func:`make_trainer`."""
+    return make_trainer(name, network, pair, **settings).run()  # type: ignore[arg-type]
+
+
+def source_pair(source: Labelled) -> DomainPair:
+    """The pair for training on the source alone, whose target side is never used."""
+    return DomainPair(source, source.images)

@@ -1,0 +1,43 @@
+"""The run directory: configuration, metrics, checkpoints, adapter, model and report of one run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from residapt.errors import ConfigError
+
+
+class RunDirectory:
+    """Names of the files of a run. Creating one never touches a directory that holds another run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.toml"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint"
+        self.adapter = path / "adapter"
+        self.model = path / "model.safetensors"
+        self.summary = path / "summary.json"
+        self.report = path / "report.html"
+
+    @classmethod
+    def create(cls, path: Path) -> RunDirectory:
+        """Make the directory; refuse one that exists and is not empty, or cannot be written."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(f"output '{path}' exists already. Choose another with -o, or go on with --resume {path}.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"output '{path}' cannot be created: {error.strerror}. Choose a folder you can write to.") from None
+        if not os.access(path, os.W_OK):
+            raise ConfigError(f"output '{path}' cannot be written. Choose a folder you can write to.")
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """An existing run."""
+        run = cls(path)
+        if not run.config.is_file():
+            raise ConfigError(f"'{path}' is not a run directory: it has no config.toml. Give the folder that -o named.")
+        return run
