@@ -16,7 +16,7 @@ S = TypeVar("S", bound="Settings")
 class Settings(BaseModel):
     """A frozen group of settings. Build it with :meth:`parse` to get errors made for users."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     @classmethod
     def parse(cls: type[S], values: Mapping[str, Any], *, where: str = "configuration") -> S:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
 
@@ -44,7 +44,13 @@ class Augment:
         for name in ("flip", "invert"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"augment.{name} is a probability from 0 to 1, got {getattr(self, name)}.")
-        for name, limit in (("shift", math.inf), ("rotate", 180.0), ("scale", 1.0), ("shear", 1.0), ("contrast", 1.0)):
+        for name, limit in (
+            ("shift", math.inf),
+            ("rotate", 180.0),
+            ("scale", 1.0),
+            ("shear", 1.0),
+            ("contrast", 1.0),
+        ):
             if not 0 <= getattr(self, name) <= limit or (name == "scale" and self.scale == 1):
                 raise ConfigError(f"augment.{name} must be from 0 to {limit:g}, got {getattr(self, name)}.")
         if self.padding not in _PADDING:
@@ -76,6 +82,9 @@ class Augment:
             scale_y=1 + self.scale * _uniform(images, generator),
             shear=self.shear * _uniform(images, generator),
         )
+        # In units of half the width and half the height, a rotation or slant of an oblong image is not one.
+        theta[:, 0, 1] *= height / width
+        theta[:, 1, 0] *= width / height
         # affine_grid speaks of an image two units wide, whatever its number of pixels.
         theta[:, 0, 2] = (self.shift * _uniform(images, generator)).round() * 2 / width
         theta[:, 1, 2] = (self.shift * _uniform(images, generator)).round() * 2 / height
@@ -84,7 +93,7 @@ class Augment:
 
 
 def affine_matrices(angle: Tensor, scale_x: Tensor, scale_y: Tensor, shear: Tensor) -> Tensor:
-    r"""(n, 2, 3) maps from output to input coordinates: :math:`S^{-1} H^{-1} R^{-1}`, no translation."""
+    r"""(n, 2, 3) maps from output to input coordinates, :math:`S^{-1} H R` without translation."""
     cos, sin, zero = torch.cos(angle), torch.sin(angle), torch.zeros_like(angle)
     top = torch.stack([(cos - shear * sin) / scale_x, (sin + shear * cos) / scale_x, zero], dim=1)
     bottom = torch.stack([-sin / scale_y, cos / scale_y, zero], dim=1)
@@ -95,8 +104,8 @@ def warp(images: Tensor, theta: Tensor, *, size: int | None = None, padding: str
     """Resample each image through its own affine map, bilinearly, to ``size`` pixels or its own size."""
     n, channels, height, width = images.shape
     shape = [n, channels, size or height, size or width]
-    grid = F.affine_grid(theta, shape, align_corners=False)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
+    grid = functional.affine_grid(theta, shape, align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
 def _uniform(images: Tensor, generator: torch.Generator | None) -> Tensor:

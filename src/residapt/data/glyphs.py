@@ -22,7 +22,7 @@ _Path = list[_Point]
 _FONT_STROKES = (0, 1, 2, 4)
 _SEGMENT_WIDTHS = (0.10, 0.16, 0.22)
 _PEN_WIDTHS = (0.07, 0.12, 0.17, 0.22)
-# Which segments light up for 0 to 9: a top, b upper right, c lower right, d bottom, e lower left, f upper left, g middle.
+# Which segments light up for 0 to 9: a at the top, then clockwise to f, and g in the middle.
 _LIT = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")
 _SEGMENTS: dict[str, _Path] = {
     "a": [(0.2, 0.05), (0.8, 0.05)],
@@ -50,7 +50,9 @@ def _typeset(digit: int, stroke: int) -> Tensor:
     size = GLYPH_SIZE * _OVERSAMPLE
     font = ImageFont.load_default(size=size)
     canvas = Image.new("L", (2 * size, 2 * size))
-    ImageDraw.Draw(canvas).text((size // 2, size // 4), str(digit), fill=255, font=font, stroke_width=stroke * _OVERSAMPLE)
+    ImageDraw.Draw(canvas).text(
+        (size // 2, size // 4), str(digit), fill=255, font=font, stroke_width=stroke * _OVERSAMPLE
+    )
     box = canvas.getbbox()
     assert box is not None
     cut = canvas.crop(box)
@@ -99,7 +101,9 @@ def _bend(a: _Point, control: _Point, b: _Point) -> _Path:
     """A quadratic Bézier curve."""
     ts = [i / 10 for i in range(11)]
     return [
-        tuple((1 - t) ** 2 * p + 2 * t * (1 - t) * c + t * t * q for p, c, q in zip(a, control, b, strict=True))  # type: ignore[misc]
+        tuple(
+            (1 - t) ** 2 * p + 2 * t * (1 - t) * c + t * t * q for p, c, q in zip(a, control, b, strict=True)
+        )  # type: ignore[misc]
         for t in ts
     ]
 

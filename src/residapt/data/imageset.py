@@ -41,7 +41,7 @@ class ImageSet:
                 f"image set {self.name!r}: {len(images)} images need int64 labels of shape ({len(images)},), "
                 f"got {labels.dtype} of shape {tuple(labels.shape)}."
             )
-        if len(labels) and not (0 <= int(labels.min()) and int(labels.max()) < len(self.classes)):
+        if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < len(self.classes)):
             raise DataError(
                 f"image set {self.name!r}: labels reach from {int(labels.min())} to {int(labels.max())}, "
                 f"but there are {len(self.classes)} classes. Number the classes from 0."

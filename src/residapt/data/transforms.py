@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
+from residapt.data.augment import Augment
 from residapt.errors import ConfigError, DataError
+
+__all__ = ["GREY_WEIGHTS", "Augment", "resize", "standardise", "to_float", "to_grey", "to_rgb"]
 
 GREY_WEIGHTS = (0.2989, 0.5870, 0.1140)
 """Red, green and blue in a grey value, as in ADDA's code."""
@@ -27,7 +30,7 @@ def to_grey(images: Tensor) -> Tensor:
     def mix(part: Tensor) -> Tensor:
         return _back((part.to(_float_type(part)) * weights).sum(1, keepdim=True), images.dtype)
 
-    return torch.cat([mix(part) for part in images.split(_CHUNK)])
+    return torch.cat([mix(part) for part in torch.split(images, _CHUNK)])
 
 
 def to_rgb(images: Tensor) -> Tensor:
@@ -47,13 +50,17 @@ def resize(images: Tensor, size: int | tuple[int, int], *, antialias: bool = Fal
 
     def scale(part: Tensor) -> Tensor:
         part = part.to(_float_type(part))
-        return _back(F.interpolate(part, (height, width), mode="bilinear", antialias=antialias), images.dtype)
+        return _back(
+            functional.interpolate(part, (height, width), mode="bilinear", antialias=antialias), images.dtype
+        )
 
-    return torch.cat([scale(part) for part in images.split(_CHUNK)])
+    return torch.cat([scale(part) for part in torch.split(images, _CHUNK)])
 
 
-def to_float(images: Tensor, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0) -> Tensor:
-    r""":math:`(x/255 - \text{mean}) / \text{std}` per channel; float images count as divided by 255 already."""
+def to_float(
+    images: Tensor, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0
+) -> Tensor:
+    r""":math:`(x/255 - \text{mean}) / \text{std}` per channel; float images are not divided by 255."""
     _require_images(images)
     scaled = images.float() / 255 if images.dtype == torch.uint8 else images
     return (scaled - _per_channel(mean, scaled, "mean")) / _per_channel(std, scaled, "std")

@@ -34,16 +34,32 @@ class Alignment(Method):
 
         self.started_with = two.ranks()
 
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Inner layers that the losses read."""
+        return () if self.discrepancy is None else self.discrepancy.inner
+
+    def discrepancy_weight(self, progress: float) -> float:
+        """Weight of the discrepancy in the network's loss at training progress p."""
+        settings = self.config.discrepancy
+        return settings.weight * ramp(progress, settings.gamma)
+
+    def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
+        """Further terms of a method: weight and value by name."""
+        return {}
+
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Eq. 4, with the parts by name."""
         residuals = self.two.residuals()
-        source, target = self.two.both(batch.source, batch.target, residuals=residuals)
+        source, target = self.two.both(batch.source, batch.target, residuals=residuals, inner=self.inner)
         parts: dict[str, Tensor] = {"class": functional.cross_entropy(source.logits, batch.labels)}
         weights: dict[str, float] = {}
         if batch.few is not None and batch.few_labels is not None:
             few = self.two.outputs(batch.few, stream="target", residuals=residuals)
             parts["target_class"] = functional.cross_entropy(few.logits, batch.few_labels)
         watch = self._add_discrepancy(parts, weights, source, target, progress)
+        for name, (weight, part) in self.more_losses(batch, source, target).items():
+            parts[name], weights[name] = part, weight
         energy = self.two.energy(residuals)
         if energy is not None:
             parts["stream"], weights["stream"] = stream_loss(energy), self.config.stream_weight
@@ -57,9 +73,8 @@ class Alignment(Method):
     ) -> dict[str, Tensor]:
         if self.discrepancy is None:
             return {}
-        settings = self.config.discrepancy
         found = self.discrepancy(source, target)
-        parts["confusion"], weights["confusion"] = found.network, settings.weight * ramp(progress, settings.gamma)
+        parts["confusion"], weights["confusion"] = found.network, self.discrepancy_weight(progress)
         if found.own is not None:
             parts["domain"] = found.own
         return dict(found.watch)

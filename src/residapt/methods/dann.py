@@ -9,31 +9,32 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from residapt.methods.alignment import Alignment
-from residapt.methods.config import DiscrepancyName, MethodConfig
-from residapt.methods.discrepancies import build_discrepancy
-from residapt.methods.registry import probe, register, shared_streams
+from residapt.methods.config import MethodConfig
+from residapt.methods.registry import register
+from residapt.methods.shared import SharedAlignment
 
 
-class DANN(Alignment):
-    """Plain alignment with shared weights."""
+class DANN(SharedAlignment):
+    """Confusion by gradient reversal."""
 
     name = "dann"
+    kind = "reversal"
 
 
-def shared_alignment(model: nn.Module, config: MethodConfig, example: Tensor, kind: DiscrepancyName) -> DANN:
-    """Shared weights and the given discrepancy."""
-    two = shared_streams(model, config)
-    return DANN(two, build_discrepancy(config.discrepancy, kind, probe(two, example)), config, select_ranks=False)
+class FlippedDANN(SharedAlignment):
+    """Confusion by flipped domain labels."""
+
+    name = "dann_flip"
+    kind = "flip"
 
 
 @register("dann")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> DANN:
     """By gradient reversal."""
-    return shared_alignment(model, config, example, "reversal")
+    return DANN.around(model, config, example)
 
 
 @register("dann_flip")
-def build_flip(model: nn.Module, config: MethodConfig, example: Tensor) -> DANN:
+def build_flip(model: nn.Module, config: MethodConfig, example: Tensor) -> FlippedDANN:
     """By flipped domain labels."""
-    return shared_alignment(model, config, example, "flip")
+    return FlippedDANN.around(model, config, example)

@@ -33,7 +33,20 @@ class DiscrepancyLosses:
 
 
 class Discrepancy(nn.Module, ABC):
-    """A discrepancy between the outputs of the two streams."""
+    """A discrepancy between the outputs of the two streams, read at ``layer`` (None: the outputs' features)."""
+
+    def __init__(self, layer: str | None = None) -> None:
+        super().__init__()
+        self.layer = layer
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Inner layers that the outputs must hold."""
+        return () if self.layer is None else (self.layer,)
+
+    def features(self, outputs: Outputs) -> Tensor:
+        """What is compared, shape (samples, width)."""
+        return outputs.features if self.layer is None else outputs.inner[self.layer].flatten(1)
 
     @abstractmethod
     def forward(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
@@ -47,8 +60,17 @@ class Adversarial(Discrepancy):
     frozen, the classifier's own sees detached features. That is one step of each, on the same batch.
     """
 
-    def __init__(self, width: int, *, confusion: Confusion, hidden: tuple[int, ...], dropout: float, seed: int) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        width: int,
+        *,
+        confusion: Confusion,
+        hidden: tuple[int, ...],
+        dropout: float,
+        seed: int,
+        layer: str | None = None,
+    ) -> None:
+        super().__init__(layer)
         self.confusion = confusion
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -56,7 +78,7 @@ class Adversarial(Discrepancy):
 
     def inputs(self, outputs: Outputs) -> Tensor:
         """What the domain classifier reads."""
-        return outputs.features
+        return self.features(outputs)
 
     def weights(self, source: Outputs, target: Outputs) -> DomainLogits | None:
         """Weights of the samples in both losses."""

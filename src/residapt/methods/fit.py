@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.engine import Engine
 from residapt.methods.config import MethodConfig
+from residapt.methods.oracle import training_pair
 from residapt.methods.registry import build_method
 from residapt.train import Callback, Method, TrainConfig, Trainer
 
@@ -29,12 +30,16 @@ def make_trainer(
     train: TrainConfig,
     callbacks: Iterable[Callback] = (),
     engine: Engine | None = None,
+    target_labels: Labelled | None = None,
 ) -> Trainer:
-    """A trainer for the named method, ready to run; ``network`` is trained in place."""
+    """A trainer for the named method, ready to run; ``network`` is trained in place.
+
+    ``target_labels`` reach the oracle alone; every other method is trained without them.
+    """
     engine = engine or Engine()
     network = network.to(engine.device)
     built = build_method(name, network, method, example=example_of(pair.source.images).to(engine.device))
-    return Trainer(built, pair, train, callbacks=callbacks, engine=engine)
+    return Trainer(built, training_pair(built, pair, target_labels), train, callbacks=callbacks, engine=engine)
 
 
 def fit(name: str, network: nn.Module, pair: DomainPair, **settings: object) -> Method:

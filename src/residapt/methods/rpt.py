@@ -3,18 +3,23 @@ r"""Residual parameter transfer (Rozantsev, Salzmann & Fua, CVPR 2018).
 .. math::
    L = L_{class} + L_{disc} + \lambda_s (L_\omega - \log L_\omega) + \lambda_r (R_c + R_r)
 
+L_disc is any discrepancy (``discrepancy.kind``), the paper's by default: flipped labels of a domain classifier.
 ``rpt`` is the whole method; ``rpt_fixed`` leaves the last term out (Eq. 4) and keeps the ranks.
 """
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancies import build_discrepancy
-from residapt.methods.registry import probe, register
+from residapt.methods.registry import register
 from residapt.streams import TwoStream
+
+R = TypeVar("R", bound="RPT")
 
 
 class RPT(Alignment):
@@ -23,19 +28,25 @@ class RPT(Alignment):
     name = "rpt"
 
 
-def _build(model: nn.Module, config: MethodConfig, example: Tensor, *, select_ranks: bool) -> RPT:
+class FixedRPT(RPT):
+    """RPT whose ranks stay as they are."""
+
+    name = "rpt_fixed"
+
+
+def _build(kind: type[R], model: nn.Module, config: MethodConfig, example: Tensor, *, select_ranks: bool) -> R:
     two = TwoStream(model, config.transform)
-    discrepancy = build_discrepancy(config.discrepancy, "flip", probe(two, example))
-    return RPT(two, discrepancy, config, select_ranks=select_ranks)
+    discrepancy = build_discrepancy(config.discrepancy, "flip", two, example)
+    return kind(two, discrepancy, config, select_ranks=select_ranks)
 
 
 @register("rpt")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> RPT:
     """With automatic ranks."""
-    return _build(model, config, example, select_ranks=True)
+    return _build(RPT, model, config, example, select_ranks=True)
 
 
 @register("rpt_fixed")
-def build_fixed(model: nn.Module, config: MethodConfig, example: Tensor) -> RPT:
+def build_fixed(model: nn.Module, config: MethodConfig, example: Tensor) -> FixedRPT:
     """Without rank selection."""
-    return _build(model, config, example, select_ranks=False)
+    return _build(FixedRPT, model, config, example, select_ranks=False)

@@ -31,8 +31,13 @@ class SourceOnly(Method):
         return logits
 
 
+def single_stream(model: nn.Module, config: MethodConfig) -> TwoStream:
+    """The network alone, with one set of batch-norm statistics."""
+    transform = config.transform.model_copy(update={"norm": "shared"})
+    return shared_streams(model, config.model_copy(update={"transform": transform}))
+
+
 @register("source_only")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> SourceOnly:
     """The network alone, with one set of batch-norm statistics."""
-    transform = config.transform.model_copy(update={"norm": "shared"})
-    return SourceOnly(shared_streams(model, config.model_copy(update={"transform": transform})))
+    return SourceOnly(single_stream(model, config))

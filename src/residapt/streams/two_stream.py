@@ -143,7 +143,7 @@ class TwoStream(nn.Module):
         inner: tuple[str, ...] = (),
         **kwargs: Any,
     ) -> Outputs:
-        """Logits and features of one stream, with the outputs of the ``inner`` modules named."""
+        """Logits and features of one stream, with the outputs (``name``) or inputs (``name:input``) of inner modules."""
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
         wanted = (*inner, *([self.config.features] if self.config.features else []))
@@ -240,15 +240,16 @@ def _plain_linears(model: nn.Module, layers: Any) -> dict[str, nn.Linear]:
 
 @contextmanager
 def _catch_outputs(model: nn.Module, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of named modules during one pass."""
+    """Collect the outputs of named modules during one pass; ``name:input`` asks for what the module is given."""
     caught: dict[str, Tensor] = {}
     handles = []
     for name in dict.fromkeys(names):
 
-        def hook(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
-            caught[name] = output[0] if isinstance(output, tuple) else output
+        def hook(_module: nn.Module, inputs: Any, output: Any, name: str = name) -> None:
+            value = inputs if name.endswith(":input") else output
+            caught[name] = value[0] if isinstance(value, tuple) else value
 
-        handles.append(model.get_submodule(name).register_forward_hook(hook))
+        handles.append(model.get_submodule(name.removesuffix(":input")).register_forward_hook(hook))
     try:
         yield caught
     finally:

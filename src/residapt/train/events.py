@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from residapt.errors import TrainingError
 from residapt.rank import RankChange
 from residapt.train.method import Method
 
@@ -39,6 +40,13 @@ class Callback:
 
     def on_end(self, method: Method, step: int) -> None:
         """Training has ended after ``step`` steps."""
+
+    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+        """Training cannot go on after ``step`` good steps; the error is raised next."""
+
+    def notices(self) -> list[str]:
+        """What this callback wants people to know, once; the trainer passes it to ``on_notice`` of all."""
+        return []
 
 
 @dataclass
@@ -81,3 +89,12 @@ class Callbacks(Callback):
         """Pass on."""
         for item in self.items:
             item.on_end(method, step)
+
+    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_failure(method, step, error)
+
+    def notices(self) -> list[str]:
+        """Collect from all."""
+        return [notice for item in self.items for notice in item.notices()]

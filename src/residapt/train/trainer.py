@@ -48,12 +48,21 @@ class Trainer:
         """Train to the end and give back the method."""
         self.method.train()
         self.callbacks.on_start(self.method, self.step, self.config.steps)
-        while self.step < self.config.steps:
-            self._one_step()
-        for notice in self.method.notices():
-            self.callbacks.on_notice(self.method, self.step, notice)
+        try:
+            while self.step < self.config.steps:
+                self._one_step()
+                self._tell(self.callbacks.notices())
+        except TrainingError as error:
+            self.callbacks.on_failure(self.method, self.step, error)
+            self._tell(self.callbacks.notices())
+            raise
+        self._tell(self.method.notices())
         self.callbacks.on_end(self.method, self.step)
         return self.method
+
+    def _tell(self, notices: list[str]) -> None:
+        for notice in notices:
+            self.callbacks.on_notice(self.method, self.step, notice)
 
     def _one_step(self) -> None:
         batch = self.batches.batch(self.step).to(self.engine.device, self.format)

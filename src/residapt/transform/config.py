@@ -22,11 +22,11 @@ class TransformConfig(Settings):
     """Name patterns of the layers to share between the domains."""
     features: str | None = None
     """Name of the layer that the domain classifier reads; later layers are shared. None: the logits."""
-    left_rank: int = Field(32, ge=0)
+    left_rank: int = 32
     """l of Eq. 2 at the start; 0 shares the layer."""
-    right_rank: int = Field(32, ge=0)
+    right_rank: int = 32
     """r of Eq. 2 at the start; 0 shares the layer."""
-    bias_rank: int = Field(1, ge=0)
+    bias_rank: int = 1
     """Width of the biases' block."""
     ranks: dict[str, tuple[int, int]] = {}
     """Ranks [l, r] of single layers, by name pattern; the first pattern that matches counts."""
@@ -53,6 +53,13 @@ class TransformConfig(Settings):
         resolve_nonlinearity(name)
         return name
 
+    @field_validator("left_rank", "right_rank", "bias_rank")
+    @classmethod
+    def _zero_or_more(cls, rank: int) -> int:
+        if rank < 0:
+            raise ValueError("a rank must be 0 or more; 0 shares the layer (or its biases)")
+        return rank
+
     @field_validator("ranks")
     @classmethod
     def _not_negative(cls, ranks: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
@@ -66,9 +73,12 @@ def resolve_nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
     """The function of that name, refused unless it maps 0 to 0."""
     function = getattr(torch, name, None) or getattr(functional, name, None)
     try:
-        at_zero = float(function(torch.zeros(1, dtype=torch.float64)))  # type: ignore[misc]
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"'{name}' is not a function of one tensor in torch; use tanh or relu") from None
+        image = function(torch.zeros(2, 3, dtype=torch.float64))  # type: ignore[misc]
+        elementwise, at_zero = image.shape == (2, 3), float(image.reshape(-1)[0])
+    except Exception:  # whatever else a name in torch may be, calling it can fail in any way
+        elementwise, at_zero = False, 0.0
+    if not elementwise:
+        raise ValueError(f"'{name}' is not an elementwise function of one tensor in torch; use tanh or relu")
     if at_zero != 0.0:
         raise ValueError(
             f"{name}(0) = {at_zero:g}, but it must be 0: otherwise rows and columns that rank selection has zeroed "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from residapt.transform.residual import ResidualTransform
+from residapt.transform.residual import Nonlinearity, ResidualTransform
 from residapt.transform.vector import VectorTransform
 
 Transform = ResidualTransform | VectorTransform
@@ -60,21 +60,29 @@ def _draw_matrix_form(
         scale = transform.core(weight).norm(dim=0).mean()
         if scale > 0:
             transform.A1.mul_((norm / scale) ** 0.5)
-    _scale_columns(transform.A2, transform.D, transform.core(weight), norm, generator)
+    sigma = transform.nonlinearity
+    _scale_columns(transform.A2, transform.D, transform.core(weight), norm, sigma, generator)
     if transform.has_bias:
         transform.bias_D.zero_()
         if bias is not None:
-            _scale_columns(transform.bias_A2, transform.bias_D, transform.bias_core(bias), norm, generator)
+            core = transform.bias_core(bias)
+            _scale_columns(transform.bias_A2, transform.bias_D, core, norm, sigma, generator)
 
 
-def _scale_columns(A2: Tensor, D: Tensor, core: Tensor, norm: float, generator: torch.Generator | None) -> None:
+def _scale_columns(
+    A2: Tensor, D: Tensor, core: Tensor, norm: float, sigma: Nonlinearity, generator: torch.Generator | None
+) -> None:
     """Give every column of T the norm; where the layer's weights are zero, D carries it instead of A."""
     norms = core.norm(dim=0)
     dead = norms <= torch.finfo(core.dtype).tiny
-    A2.mul_(torch.where(dead, 1.0, norm / norms.masked_fill(dead, 1.0)))
+    scale = torch.where(dead, 1.0, norm / norms.masked_fill(dead, 1.0))
     if bool(dead.any()) and D.shape[0] > 0:
         draw = torch.randn(D.shape, generator=generator, dtype=torch.float64).to(D)
         D.copy_(torch.where(dead, draw * (norm / draw.norm(dim=0)), D))
+    # ReLU maps a column of negative numbers to zeros: no energy, no gradient. The column's negative has both.
+    silent = ~sigma(core * scale + D).bool().any(dim=0)
+    A2.mul_(torch.where(silent, -scale, scale))
+    D.mul_(torch.where(silent, -1.0, 1.0))
 
 
 def _draw_vector_form(
@@ -83,9 +91,9 @@ def _draw_vector_form(
     _draw([transform.A, transform.B], generator)
     transform.d.zero_()
     theta = weight.reshape(-1) if not transform.has_bias or bias is None else torch.cat([weight.reshape(-1), bias])
-    inner = (transform.A.T @ theta).abs()
     # Here a column of T is one number.
-    transform.A.mul_(norm / inner.clamp_min(torch.finfo(inner.dtype).tiny))
+    inner = (transform.A.T @ theta).unsqueeze(0)
+    _scale_columns(transform.A, transform.d.unsqueeze(0), inner, norm, transform.nonlinearity, generator)
 
 
 def _share_energy(starts: Sequence[Start], energy: float) -> None:

@@ -29,13 +29,18 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
     chosen = _matching(config.include, names, "include") - _matching(config.exclude, names, "exclude")
     chosen &= _up_to_features(model, config.features, names)
     _matching(config.ranks, names, "ranks")
+    if not chosen:
+        raise ModelError(
+            f"transform.include={list(config.include)}, exclude={list(config.exclude)} and features='{config.features}' "
+            f"leave no layer of {type(model).__name__} to transform; widen include, or use method='dann_flip'."
+        )
     return [part for layer in layers if layer.name in chosen for part in _split_bias(layer, config.bias)]
 
 
 def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig) -> Transform:
     """A transform of the right size for a layer, not yet initialised."""
     outputs, inputs = layer.weight_matrix(weight).shape
-    left, right = _ranks_of(layer.name, outputs, inputs, config)
+    left, right = _ranks_of(layer, outputs, inputs, config)
     nonlinearity = resolve_nonlinearity(config.nonlinearity)
     has_bias = layer.bias is not None
     if config.form == "vector":
@@ -48,10 +53,12 @@ def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig)
     return made.to(weight)
 
 
-def _ranks_of(name: str, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
+def _ranks_of(layer: LayerMatrix, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
     left, right = config.left_rank, config.right_rank
+    # Biases with a transform of their own follow their layer unless a pattern names them.
+    owner = layer.name.removesuffix(".bias") if layer.kind == "vector" else layer.name
     for pattern, ranks in config.ranks.items():
-        if fnmatch.fnmatchcase(name, pattern):
+        if fnmatch.fnmatchcase(layer.name, pattern) or fnmatch.fnmatchcase(owner, pattern):
             left, right = ranks
             break
     if config.clamp:

@@ -8,7 +8,7 @@ equivalent, since the rows of :math:`\alpha^2, \beta^2` follow it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor, nn
@@ -59,15 +59,16 @@ class LayerMatrix:
 
 
 def find_layers(model: nn.Module) -> Iterator[LayerMatrix]:
-    """Every layer that can be transformed, in the order of registration; a tied weight is listed once."""
+    """Every layer that can be transformed, in the order of registration; a tied weight or bias is listed once."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    seen: set[str] = set()
+    seen: set[tuple[str | None, tuple[int, int] | None]] = set()
     for path, module in model.named_modules():
         for layer in _layers_of(path, module, names):
-            key = f"{layer.weight}{layer.rows}"
-            if key not in seen:
-                seen.add(key)
-                yield layer
+            if (layer.weight, layer.rows) in seen:
+                continue
+            tied = layer.bias is not None and (layer.bias, layer.rows) in seen
+            seen |= {(layer.weight, layer.rows), (layer.bias, layer.rows)}
+            yield replace(layer, bias=None) if tied else layer
 
 
 def _layers_of(path: str, module: nn.Module, names: dict[int, str]) -> Iterator[LayerMatrix]:

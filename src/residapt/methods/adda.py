@@ -1,0 +1,96 @@
+r"""ADDA (Tzeng et al. 2017): a target network that learns to look like the fixed source network to a domain classifier.
+
+The target network :math:`M_t` starts as a copy of the source network :math:`M_s`, which stays as it is. The domain
+classifier D minimises its usual loss on both; the target network minimises
+
+.. math:: \tfrac12\,E_{x \sim t}\big[-\log D_{source}(M_t(x))\big]
+
+The half comes from the authors' code: the flipped loss is averaged over source and target samples, and the source
+half gives no gradient. There D reads the logits (10-500-500-2, here with one output instead of two), and all layers,
+the last included, are adapted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from residapt.data.batches import Batch
+from residapt.losses.adversarial import domain_accuracy, domain_logits, domain_loss, frozen
+from residapt.methods.config import MethodConfig
+from residapt.methods.discrepancies import build_own_discrepancy
+from residapt.methods.discrepancy import Adversarial, DiscrepancyLosses
+from residapt.methods.registry import register
+from residapt.methods.separate import SeparateStreams
+from residapt.streams import Outputs
+from residapt.train.method import Losses, Method, weighted_sum
+from residapt.train.schedule import ramp
+
+
+class ADDA(Method):
+    """A fixed source network, a target network of its own, and the domain classifier between them."""
+
+    name = "adda"
+    two: SeparateStreams
+
+    def __init__(self, two: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
+        super().__init__()
+        self.two, self.adversary, self.config = two, adversary, config
+        two.model.requires_grad_(False)
+
+    def losses(self, batch: Batch, progress: float) -> Losses:
+        """Mapping loss of the target network and the domain classifier's own; no classification loss is needed."""
+        inner = self.adversary.inner
+        with torch.no_grad(), _evaluation_mode(self.two.model):
+            source = self.two.outputs(batch.source, stream="source", inner=inner)
+        found = self._mapping(source, self.two.outputs(batch.target, stream="target", inner=inner))
+        assert found.own is not None
+        parts = {"confusion": found.network, "domain": found.own}
+        settings = self.config.discrepancy
+        weights = {"confusion": settings.weight * ramp(progress, settings.gamma)}
+        if batch.few is not None and batch.few_labels is not None:
+            parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
+        return weighted_sum(parts, weights, found.watch)
+
+    def _mapping(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
+        f_s, f_t, classifier = self.adversary.inputs(source), self.adversary.inputs(target), self.adversary.classifier
+        logits = domain_logits(classifier, f_s, f_t.detach())
+        with frozen(classifier):
+            mapped = classifier(f_t)
+        as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
+        return DiscrepancyLosses(
+            0.5 * as_source, domain_loss(logits), {"domain_accuracy": domain_accuracy(logits)}
+        )
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """The target network is the network; the source network is frozen and in no group."""
+        return {
+            "network": list(self.two.target_parameters.parameters()),
+            "transform": [],
+            "adversary": list(self.adversary.parameters()),
+        }
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """A fixed network is a fixed function: no dropout, no batch statistics. Every module's mode is restored."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@register("adda")
+def build(model: nn.Module, config: MethodConfig, example: Tensor) -> ADDA:
+    """The given network is the source network, so train it on the source first."""
+    two = SeparateStreams(model, config.transform)
+    adversary = build_own_discrepancy(config.discrepancy, "flip", two, example, method="adda")
+    assert isinstance(adversary, Adversarial)  # every other kind has been refused
+    return ADDA(two, adversary, config)

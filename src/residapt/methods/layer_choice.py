@@ -1,0 +1,52 @@
+r"""Which layers the two-stream network separates, chosen without labels as in its paper.
+
+Train every combination of shared and separate layers for a while, compute :math:`\mathrm{MMD}^2` between the outputs
+of the two streams, and take the lowest. The training itself is the caller's; here are the parts around it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from residapt.errors import ConfigError
+from residapt.losses.moments import rbf_mmd
+from residapt.methods.separate import parameter_owners
+from residapt.train.evaluate import evaluating
+from residapt.train.method import Method
+
+Layers = tuple[str, ...]
+MOST_LAYERS = 12
+
+
+def layer_combinations(model: nn.Module) -> list[Layers]:
+    """Every set of layers that can be separate, from none to all, as values of ``two_stream.layers``."""
+    names = list(parameter_owners(model))
+    if len(names) > MOST_LAYERS:
+        raise ConfigError(
+            f"{type(model).__name__} has {len(names)} layers, that is {2 ** len(names)} combinations to train. "
+            f"Choose two_stream.layers by hand for networks with more than {MOST_LAYERS} layers."
+        )
+    return [chosen for size in range(len(names) + 1) for chosen in itertools.combinations(names, size)]
+
+
+def stream_mmd(method: Method, source: Tensor, target: Tensor, *, sigma: float = 1.0) -> float:
+    r""":math:`\mathrm{MMD}^2` between the class probabilities of both streams, each on its own domain's images.
+
+    Probabilities rather than logits: their squared distances are at most 2, so that :math:`\sigma = 1` fits every
+    network, and a network cannot win by shrinking its outputs.
+    """
+    with evaluating(method):
+        p_s = method.predict(source, "source").softmax(dim=1)
+        p_t = method.predict(target, "target").softmax(dim=1)
+    return float(rbf_mmd(p_s.to(torch.float64), p_t.to(torch.float64), sigma=sigma))
+
+
+def choose_layers(mmd2: Mapping[Layers, float]) -> Layers:
+    """The combination with the lowest value; of equal ones, the one that separates fewer layers."""
+    if not mmd2:
+        raise ConfigError("choose_layers got no combination; measure at least one with stream_mmd.")
+    return min(mmd2, key=lambda layers: (mmd2[layers], len(layers), layers))

@@ -1,0 +1,98 @@
+"""Two streams with weights of their own: some or all layers of the network exist once for each domain.
+
+ADDA separates all of them, the two-stream network a chosen set. The target's weights are parameters beside the
+network, and its stream is the same network called with them, so that prediction, merging and batch norm work as they
+do for RPT.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from residapt.errors import ModelError
+from residapt.streams import Outputs, TwoStream
+from residapt.streams.two_stream import Residuals
+from residapt.transform import TransformConfig
+
+
+def parameter_owners(model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Every layer that holds parameters, with their names; a tied parameter belongs to its first owner."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    owners: dict[str, tuple[str, ...]] = {}
+    for path, module in model.named_modules():
+        own = [names.pop(id(p)) for p in module.parameters(recurse=False) if id(p) in names]
+        if own:
+            owners[path or "model"] = tuple(own)
+    return owners
+
+
+class SeparateStreams(TwoStream):
+    """A two-stream model whose ``layers`` (name patterns) have target weights of their own, no transforms."""
+
+    def __init__(self, model: nn.Module, config: TransformConfig, layers: Sequence[str] = ("*",)) -> None:
+        super().__init__(model, config.model_copy(update={"include": ()}))
+        owners = parameter_owners(model)
+        chosen = _matching(layers, list(owners))
+        self.separate_layers = {layer: names for layer, names in owners.items() if layer in chosen}
+        self.target_parameters = nn.ParameterDict(
+            {
+                _key(name): nn.Parameter(model.get_parameter(name).detach().clone())
+                for names in self.separate_layers.values()
+                for name in names
+            }
+        )
+
+    def target_parameter(self, name: str) -> nn.Parameter:
+        """The target's parameter beside the network's of that name."""
+        parameter: nn.Parameter = self.target_parameters[_key(name)]
+        return parameter
+
+    def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
+        """Target tensors under the model's own parameter and buffer names."""
+        names = [name for owned in self.separate_layers.values() for name in owned]
+        return {**{name: self.target_parameter(name) for name in names}, **self.statistics.named()}
+
+    def both(
+        self, source: Tensor, target: Tensor, *, residuals: Residuals | None = None, inner: tuple[str, ...] = ()
+    ) -> tuple[Outputs, Outputs]:
+        """Each domain through its stream; in one pass where nothing is separate."""
+        if not self.separate_layers:
+            return super().both(source, target, residuals=residuals, inner=inner)
+        return self.outputs(source, stream="source", inner=inner), self.outputs(
+            target, stream="target", inner=inner
+        )
+
+    def _call_target(
+        self,
+        stack: ExitStack,
+        x: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        residuals: Residuals | None,
+    ) -> Any:
+        return functional_call(self.model, self.target_state(), (x, *args), kwargs)
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = fnmatch.filter(names, pattern)
+        if not hits:
+            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or list(names[:3])
+            raise ModelError(
+                f"two_stream.layers: the pattern '{pattern}' matches none of the {len(names)} layers. "
+                f"Layers have names like {', '.join(near)}."
+            )
+        found.update(hits)
+    return found
+
+
+def _key(name: str) -> str:
+    return name.replace(".", "/")

@@ -1,0 +1,170 @@
+"""The health monitor: says in plain words, while a run goes on, that something is wrong and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from residapt.data.domains import Images, Labelled
+from residapt.errors import TrainingError
+from residapt.rank import RankChange
+from residapt.selection.evidence import subset
+from residapt.train.evaluate import evaluating, logits_of
+from residapt.train.events import Callback, StepInfo
+from residapt.train.method import Method
+from residapt.train.symptoms import (
+    HealthConfig,
+    Symptom,
+    all_shared,
+    barrier,
+    few_classes,
+    lacking_classes,
+    perfect_adversary,
+    prior_drift,
+    source_falling,
+    stuck_adversary,
+)
+
+__all__ = ["HealthConfig", "HealthMonitor"]
+
+
+class HealthMonitor(Callback):
+    """Watch the domain classifier, the barrier, the ranks, and predictions on a fixed sample of both domains.
+
+    Each kind of trouble is told once, and again only when it has become much worse. Looking changes nothing: a run
+    with a monitor ends in the same weights as one without.
+
+    ``source`` should be held out from training. ``before`` is the source-only network; without it the source stream
+    at the start stands in, which is the same unless a run is resumed. ``checkpoint`` is where checkpoints are kept.
+    """
+
+    def __init__(
+        self,
+        source: Labelled,
+        target: Images,
+        classes: Sequence[str] = (),
+        config: HealthConfig | None = None,
+        *,
+        before: Callable[[Tensor], Tensor] | None = None,
+        checkpoint: Path | None = None,
+    ) -> None:
+        self.config = config or HealthConfig()
+        self.before, self.checkpoint = before, checkpoint
+        self.names = tuple(classes) or tuple(map(str, range(int(source.labels.max()) + 1)))
+        limit = max(self.config.samples, 8 * len(self.names))
+        chosen = subset(len(source.images), limit, seed=0)
+        self._source, self._labels = _Sample(source.images, chosen), source.labels[chosen]
+        self._target = _Sample(target, subset(len(target), limit, seed=0))
+        self._prior = _frequencies(source.labels, len(self.names))
+        self._told: dict[str, float] = {}
+        self._waiting: list[str] = []
+
+    def notices(self) -> list[str]:
+        """What is new, for the trainer to pass on."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        """Remember how things were."""
+        self._steps, self._from_start = steps, step == 0
+        self._every = max(1, steps // self.config.checks)
+        self._losses: list[float] = []
+        self._accuracies: list[float] = []
+        self._energies: list[float] = []
+        self._adversary = _fingerprint(method)
+        self._best = self._source_accuracy(method)
+        predict = self.before or (lambda x: method.predict(x, "source"))
+        self._old = self._target_frequencies(method, predict)
+
+    def on_log(self, method: Method, info: StepInfo) -> None:
+        """Domain classifier and barrier."""
+        values = info.values
+        if "domain" in values:
+            self._losses.append(values["domain"])
+            unchanged = bool(self._adversary) and _fingerprint(method) == self._adversary
+            if self._from_start:
+                self._note(stuck_adversary(self._losses, unchanged, self.config))
+        if "domain_accuracy" in values:
+            self._accuracies.append(values["domain_accuracy"])
+            self._note(perfect_adversary(self._accuracies, self.config))
+        if "energy" in values:
+            self._energies.append(values["energy"])
+            self._note(barrier(self._energies, self.config))
+
+    def on_ranks(self, method: Method, step: int, changes: list[RankChange]) -> None:
+        """Is a transform left?"""
+        self._note(all_shared(method.two.ranks()))
+
+    def on_step(self, method: Method, step: int) -> None:
+        """Look at predictions when it is time."""
+        if step % self._every == 0 or step == self._steps:
+            self._look(method, last=step == self._steps)
+
+    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+        """Say that the run has stopped, and what is left of it."""
+        place = self.checkpoint
+        if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
+            left = f"The last good checkpoint is kept in '{place}'; go on from there with --resume and gentler settings."
+        else:
+            left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
+        self._note(Symptom("stopped", 1.0, f"training stopped after {step} good steps of {self._steps}: {error} {left}"))
+
+    def _look(self, method: Method, *, last: bool) -> None:
+        accuracy = self._source_accuracy(method)
+        self._best = max(self._best, accuracy)
+        self._note(source_falling(accuracy, self._best, self.config))
+        now = self._target_frequencies(method, lambda x: method.predict(x, "target"))
+        collapse = few_classes(now, self._old, self.names, self.config)
+        # A collapse is a drift as well; the stronger word is enough.
+        self._note(collapse or prior_drift(now, self._old, self._prior, self.names, self.config))
+        if last:
+            count = len(self._target)
+            self._note(lacking_classes(now, self._old, self._prior, count, self.names, self.config))
+
+    def _source_accuracy(self, method: Method) -> float:
+        with evaluating(method):
+            logits = _logits(method, lambda x: method.predict(x, "source"), self._source)
+        return float((logits.argmax(1) == self._labels).double().mean())
+
+    def _target_frequencies(self, method: Method, predict: Callable[[Tensor], Tensor]) -> Tensor:
+        with evaluating(method):
+            logits = _logits(method, predict, self._target)
+        return _frequencies(logits.argmax(1), len(self.names))
+
+    def _note(self, symptom: Symptom | None) -> None:
+        if symptom is None:
+            return
+        told = self._told.get(symptom.kind)
+        if told is None or symptom.severity >= self.config.worse * told:
+            self._told[symptom.kind] = symptom.severity
+            self._waiting.append(symptom.text if told is None else f"worse than before: {symptom.text}")
+
+
+class _Sample:
+    """Some of many images."""
+
+    def __init__(self, images: Images, chosen: Tensor) -> None:
+        self.images, self.chosen = images, chosen
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """The chosen images at ``index``."""
+        return self.images.fetch(self.chosen[index], generator)
+
+
+def _logits(method: Method, predict: Callable[[Tensor], Tensor], images: Images) -> Tensor:
+    return logits_of(predict, images, batch_size=64, device=next(method.parameters()).device)
+
+
+def _frequencies(labels: Tensor, classes: int) -> Tensor:
+    return torch.bincount(labels.long(), minlength=classes).double() / len(labels)
+
+
+def _fingerprint(method: Method) -> list[float]:
+    """Norms of the adversary's parameters: any training changes them."""
+    return [float(parameter.detach().norm()) for parameter in method.groups()["adversary"]]

@@ -1,0 +1,199 @@
+"""Signs that a run goes wrong, as functions from numbers to words; :mod:`residapt.train.health` collects the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from residapt.settings import Settings
+
+LOG2 = math.log(2.0)
+"""Loss of a domain classifier that cannot tell the domains apart."""
+
+
+class HealthConfig(Settings):
+    """When the health monitor speaks."""
+
+    checks: int = Field(20, ge=1)
+    """How often in a run predictions are looked at."""
+    samples: int = Field(256, ge=8)
+    """Images of each domain that are looked at; at least 8 for each class."""
+    patience: int = Field(10, ge=1)
+    """Logged steps in a row before a domain classifier is called stuck or perfect."""
+    stuck: float = Field(0.01, ge=0)
+    """A domain classifier whose loss has always been this close to log 2 has learned nothing."""
+    perfect: float = Field(0.98, gt=0.5, le=1)
+    """Mean domain accuracy from which the domains count as fully separated."""
+    few_classes: float = Field(0.5, gt=0, lt=1)
+    """Collapse: the effective number of predicted classes falls below this share of what it was."""
+    drift: float = Field(0.3, gt=0, lt=1)
+    """Prior drift: share of target images that would have to change class to get any known frequencies back."""
+    energy: float = Field(10.0, gt=1)
+    """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
+    source_drop: float = Field(0.1, gt=0, lt=1)
+    """Source accuracy has fallen by more than this share."""
+    absent: float = Field(0.1, gt=0, lt=1)
+    """A class is missing if it is predicted less often than this share of its frequency in the source."""
+    worse: float = Field(2.0, gt=1)
+    """A kind of trouble is told again when it has become this many times as bad."""
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """One kind of trouble; ``severity`` grows as it gets worse."""
+
+    kind: str
+    severity: float
+    text: str
+
+
+def stuck_adversary(losses: Sequence[float], unchanged: bool, config: HealthConfig) -> Symptom | None:
+    """The domain classifier has learned nothing since the start; ``losses`` are all it ever had."""
+    if len(losses) < config.patience or not (unchanged or _at_log2(losses, config.stuck)):
+        return None
+    if unchanged:
+        why = "its weights have not changed at all. Raise train.adversary.lr (it must be above 0)."
+    else:
+        why = (
+            "either the two domains look the same to this network, and there is nothing to adapt, or the domain "
+            "classifier gets no signal. Raise train.adversary.lr, or let it read another layer with transform.features."
+        )
+    return Symptom(
+        "adversary_stuck",
+        1.0,
+        f"the domain classifier has collapsed: it still guesses (loss {losses[-1]:.3f}, log 2 is {LOG2:.3f}) and so cannot "
+        f"pull the domains together; {why}",
+    )
+
+
+def _at_log2(losses: Sequence[float], tolerance: float) -> bool:
+    return all(abs(loss - LOG2) <= tolerance for loss in losses)
+
+
+def perfect_adversary(accuracies: Sequence[float], config: HealthConfig) -> Symptom | None:
+    """The domain classifier has told the domains apart (almost) every time for long."""
+    recent = accuracies[-config.patience :]
+    mean = sum(recent) / max(len(recent), 1)
+    if len(recent) < config.patience or mean < config.perfect:
+        return None
+    return Symptom(
+        "adversary_perfect",
+        1.0,
+        f"the domain classifier is right {mean:.0%} of the time: the domains stay apart, and adaptation has little effect. Raise "
+        "discrepancy.weight, lower train.adversary.lr, or let it read a smaller layer with transform.features.",
+    )
+
+
+def few_classes(now: Tensor, before: Tensor, names: Sequence[str], config: HealthConfig) -> Symptom | None:
+    """Target predictions collapse onto few classes; ``now`` and ``before`` are frequencies."""
+    left, had = effective_classes(now), effective_classes(before)
+    if left >= config.few_classes * had:
+        return None
+    top = int(now.argmax())
+    return Symptom(
+        "classes_collapse",
+        had / left,
+        f"target predictions collapse onto few classes: about {left:.1f} classes are in use, the source network used {had:.1f}; "
+        f"{now[top]:.0%} of the target images are now '{names[top]}'. Lower discrepancy.weight or train.network.lr, stop "
+        "earlier, or choose an earlier checkpoint with --select infomax. If the target really holds only these classes, all is well.",
+    )
+
+
+def prior_drift(
+    now: Tensor, before: Tensor, source: Tensor, names: Sequence[str], config: HealthConfig
+) -> Symptom | None:
+    """Predicted frequencies are far from the source network's predictions and from the source's own frequencies.
+
+    Far from one of them alone is no sign of trouble: alignment draws predictions to the source's frequencies.
+    """
+    moved = min(total_variation(now, before), total_variation(now, source))
+    if moved <= config.drift:
+        return None
+    more, less = int((now - before).argmax()), int((before - now).argmax())
+    return Symptom(
+        "prior_drift",
+        moved,
+        f"predicted class frequencies of the target drift away ({moved:.0%} of the images): '{names[more]}' went from "
+        f"{before[more]:.0%} to {now[more]:.0%}, '{names[less]}' from {before[less]:.0%} to {now[less]:.0%}. Look at the examples "
+        "in the report; if they are wrong, lower discrepancy.weight or choose an earlier checkpoint with --select.",
+    )
+
+
+def barrier(energies: Sequence[float], config: HealthConfig) -> Symptom | None:
+    r"""The energy :math:`L_\omega` of Eq. 8, held near 1 by the stream loss, has left its place."""
+    recent = list(energies[-3:])
+    high, low = min(recent, default=1.0) > config.energy, max(recent, default=1.0) < 1 / config.energy
+    if len(recent) < 3 or not (high or low):
+        return None
+    last = recent[-1]
+    what = "far above" if high else "far below"
+    advice = "Raise stream_weight" if high else "Lower rank.step, or raise stream_weight"
+    severity = abs(math.log10(max(last, 1e-30)))
+    return Symptom(
+        "barrier",
+        severity,
+        f"the stream loss no longer holds: the target weights' distance from the source weights (energy) is {last:.3g}, {what} 1. "
+        f"{advice}, or lower train.transform.lr and train.network.lr.",
+    )
+
+
+def all_shared(ranks: Mapping[str, tuple[int, int]]) -> Symptom | None:
+    """Rank selection has removed every transform."""
+    if not ranks or any(min(pair) > 0 for pair in ranks.values()):
+        return None
+    return Symptom(
+        "ranks_zero",
+        1.0,
+        "all ranks are zero: rank selection has removed every transform, so source and target now share all weights and training goes "
+        "on as plain domain confusion. Lower rank.step or rank.weight, or raise rank.every.",
+    )
+
+
+def source_falling(now: float, best: float, config: HealthConfig) -> Symptom | None:
+    """The source stream forgets what it knew; both are shares."""
+    drop = best - now
+    if drop <= config.source_drop:
+        return None
+    return Symptom(
+        "source_falling",
+        drop,
+        f"accuracy on the source fell from {best:.0%} to {now:.0%}: the network forgets its classes. Lower train.network.lr or "
+        "discrepancy.weight, or keep the source network as it is with train_source = false.",
+    )
+
+
+def lacking_classes(
+    now: Tensor, before: Tensor, source: Tensor, samples: int, names: Sequence[str], config: HealthConfig
+) -> Symptom | None:
+    """Classes of the source that are (almost) never predicted on the target, neither before nor after.
+
+    Only classes that would be expected 5 times or more among ``samples`` images are judged.
+    """
+    limit = config.absent * source
+    missing = (now <= limit) & (before <= limit) & (source * samples >= 5)
+    found = [name for name, absent in zip(names, missing.tolist(), strict=True) if absent]
+    if not found:
+        return None
+    shown = ", ".join(f"'{name}'" for name in found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    return Symptom(
+        "classes_absent",
+        float(len(found)),
+        f"the target seems to lack {len(found)} of {len(names)} source classes: {shown} are (almost) never predicted, neither by the "
+        "source network nor after adaptation. If that is so, leave their folders out of the source and adapt again: aligning domains "
+        "whose classes differ pushes images into the wrong class. If they are there, they are being missed: label a few and check.",
+    )
+
+
+def effective_classes(frequencies: Tensor) -> float:
+    """How many equally frequent classes would have this entropy."""
+    return float(torch.special.entr(frequencies.double()).sum().exp())
+
+
+def total_variation(p: Tensor, q: Tensor) -> float:
+    """Share of one distribution that has to move to give the other."""
+    return float((p - q).abs().sum()) / 2
