@@ -1,3 +1,30 @@
 """Adapt any PyTorch classifier to a new domain by low-rank residual parameter transfer."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from residapt import methods
+    from residapt.streams import TwoStream, load
+    from residapt.workflow import adapt
+
+__all__ = ["TwoStream", "__version__", "adapt", "load", "methods"]
+
+_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.streams", "adapt": "residapt.workflow"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that the command line starts without torch."""
+    if name == "methods":
+        return import_module("residapt.methods")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'residapt' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,6 +14,7 @@ from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.settings import Settings
 from residapt.train.config import TrainConfig
+from residapt.train.symptoms import HealthConfig
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,13 +29,21 @@ class ModelConfig(Settings):
     """lenet, svhnet, dtn, torchvision:NAME, timm:NAME, hf:NAME or package.module:factory."""
     weights: str | None = None
     """File with weights to start from (safetensors, or .pth read without running code)."""
+    base: str | None = None
+    """Run directory, or file with weights, of a network that was trained on the source: it is not trained again."""
     bottleneck: int | None = Field(None, ge=1)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
 
 
 class DataConfig(Settings):
-    """How images become tensors."""
+    """Where images are, and how they become tensors."""
 
+    source: str | None = None
+    """Folder with one folder of images for each class."""
+    target: str | None = None
+    """Folder with unlabelled images, at any depth."""
+    evaluate: str | None = None
+    """Folder with one folder of images for each class, scored at the end and never trained on."""
     image_size: int | None = Field(None, ge=8)
     """Height and width in pixels; None takes what the network expects."""
     channels: Literal[1, 3] | None = None
@@ -43,6 +52,10 @@ class DataConfig(Settings):
     """Random crops and flips of training images (flips only where the network reads photographs)."""
     holdout: float = Field(0.1, gt=0, lt=1)
     """Share of the labelled source images kept for early stopping and for the scores."""
+    cache: float = Field(4.0, ge=0)
+    """Gigabytes of decoded images that may be kept in memory; more are decoded anew for every batch."""
+    score_images: int = Field(5000, ge=2)
+    """Most target images on which the label-free scores are computed."""
 
 
 class SourceConfig(Settings):
@@ -53,7 +66,11 @@ class SourceConfig(Settings):
     batch_size: int = Field(64, ge=1)
     """Images in a step."""
     lr: float = Field(1e-3, gt=0)
-    """Learning rate of Adam."""
+    """Learning rate of Adam; a fifth of it where it is not set and the network starts from weights."""
+    head: float = Field(1.0, gt=0)
+    """Factor of that learning rate for the classifier; 5 where it is not set and the network starts from weights."""
+    checks: int = Field(20, ge=1)
+    """Evaluations on the held-out source in the whole training."""
     weight_decay: float = Field(2.5e-5, ge=0)
     """L2 penalty."""
     patience: int = Field(3, ge=1)
@@ -75,17 +92,23 @@ class Config(MethodConfig):
     """Which checkpoint is handed out: the last, or the best by a label-free score."""
     force: bool = False
     """Hand out the adapted model even if it looks worse than the source model."""
+    minutes: float = Field(20.0, ge=0)
+    """Most minutes of training where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()
     """The network."""
     data: DataConfig = DataConfig()
-    """How images become tensors."""
+    """Where images are, and how they become tensors."""
     source: SourceConfig = SourceConfig()
     """Training of the source network."""
     train: TrainConfig = TrainConfig()
     """The adaptation loop."""
+    health: HealthConfig = HealthConfig()
+    """When the health monitor speaks."""
 
 
-def load_config(path: Path | None = None, overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+def load_config(
+    path: Path | None = None, overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None
+) -> Config:
     """Defaults, then ``base``, then the file, then ``a.b=c`` overrides; what comes later wins."""
     values: dict[str, Any] = _copy(base or {})
     if path is not None:
@@ -98,7 +121,8 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = (), base: M
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file, or an error that names the line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return content
     except FileNotFoundError:
         raise ConfigError(f"configuration file '{path}' does not exist.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -148,5 +172,7 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: _without_none(value) if isinstance(value, dict) else value for key, value in values.items() if value is not None
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if value is not None
     }

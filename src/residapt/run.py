@@ -15,6 +15,7 @@ class RunDirectory:
         self.path = path
         self.config = path / "config.toml"
         self.metrics = path / "metrics.jsonl"
+        self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
         self.adapter = path / "adapter"
         self.model = path / "model.safetensors"
@@ -29,7 +30,9 @@ class RunDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"output '{path}' cannot be created: {error.strerror}. Choose a folder you can write to.") from None
+            raise ConfigError(
+                f"output '{path}' cannot be created: {error.strerror}. Choose a folder you can write to."
+            ) from None
         if not os.access(path, os.W_OK):
             raise ConfigError(f"output '{path}' cannot be written. Choose a folder you can write to.")
         return cls(path)

@@ -8,21 +8,7 @@ from typing import Literal
 
 from residapt.errors import DataError
 from residapt.settings import Settings
-
-
-class Input(Settings):
-    """How an image becomes the network's input."""
-
-    size: int
-    """Height and width in pixels."""
-    channels: int
-    """1 for grey, 3 for colour."""
-    mean: tuple[float, ...]
-    """Subtracted from each channel of an image in [0, 1]."""
-    std: tuple[float, ...]
-    """Divided by, after that."""
-    interpolation: str = "bilinear"
-    """How images are resized."""
+from residapt.streams.metadata import Input as Input  # part of the record: reports import it from here
 
 
 class Accuracy(Settings):
@@ -145,6 +131,8 @@ def read_summary(path: Path) -> RunSummary:
     try:
         return RunSummary.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
     except FileNotFoundError:
-        raise DataError(f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume.") from None
+        raise DataError(
+            f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume."
+        ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from None

@@ -127,7 +127,9 @@ def test_domain_classifier_that_is_not_trained() -> None:
 
 def test_domain_classifier_between_equal_domains() -> None:
     same = blobs(every_class(256))
-    notes, _ = run(pair_with(same), settings=small(), train=TrainConfig(steps=24, log_every=2, network=GroupConfig(lr=0.0)))
+    notes, _ = run(
+        pair_with(same), settings=small(), train=TrainConfig(steps=24, log_every=2, network=GroupConfig(lr=0.0))
+    )
     (text,) = notes.about("domain classifier has collapsed")
     assert "look the same" in text
 

@@ -1,1 +1,1 @@
-"""."""
+"""Benchmarks: tasks, resumable grids of runs, records and tables."""

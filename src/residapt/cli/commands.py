@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = ("demo", "settings", "bench_speed")
+MODULES = (
+    "adapt",
+    "predict",
+    "evaluate",
+    "export",
+    "inspect",
+    "demo",
+    "settings",
+    "bench_speed",
+    "bench_grid",
+    "report",
+)
 
 
 def register() -> None:

@@ -73,7 +73,10 @@ class Batches:
             raise ConfigError(f"batch_size {size} cannot be shared by {world} processes; use a multiple of {world}.")
         self.pair, self.size, self.seed = pair, size, seed
         self.share = slice(rank * size // world, (rank + 1) * size // world)
-        self.orders = {"source": Order(len(pair.source.images), seed, "source"), "target": Order(len(pair.target), seed, "target")}
+        self.orders = {
+            "source": Order(len(pair.source.images), seed, "source"),
+            "target": Order(len(pair.target), seed, "target"),
+        }
         if pair.few is not None:
             self.orders["few"] = Order(len(pair.few.images), seed, "few")
 

@@ -69,13 +69,21 @@ def decode_image(path: Path, *, size: int, channels: int, interpolation: str = "
         with Image.open(path, formats=_formats()) as file:
             # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size for less; twice the wanted size is enough.
             file.draft(None, (2 * size, 2 * size))
-            # A turned copy has forgotten its file format, and a converted one its orientation.
-            eight_bits = _to_mode(ImageOps.exif_transpose(file), mode, file.format)
-            square = _centre_square(eight_bits, size, resampling)
+            return _pixels(file, size, mode, resampling)
     except Exception as error:  # a broken file can make a decoder raise almost anything
         raise UnreadableImageError(path, _reason(path, error)) from None
-    pixels = torch.from_numpy(np.array(square, dtype=np.uint8))
-    return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def fit_image(image: Image.Image, *, size: int, channels: int, interpolation: str = "bilinear") -> Tensor:
+    """An image that is open already, as :func:`decode_image` gives it."""
+    return _pixels(image, size, _mode(channels), _resampling(interpolation))
+
+
+def _pixels(image: Image.Image, size: int, mode: str, resampling: Image.Resampling) -> Tensor:
+    # A turned copy has forgotten its file format, and a converted one its orientation.
+    eight_bits = _to_mode(ImageOps.exif_transpose(image), mode, image.format)
+    pixels = torch.from_numpy(np.array(_centre_square(eight_bits, size, resampling), dtype=np.uint8))
+    return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1).contiguous()
 
 
 def _centre_square(image: Image.Image, size: int, resampling: Image.Resampling) -> Image.Image:
@@ -125,9 +133,7 @@ def _resampling(interpolation: str) -> Image.Resampling:
 
 def _mode(channels: int) -> str:
     if channels not in (1, 3):
-        raise ConfigError(
-            f"images have 1 (grey) or 3 (RGB) channels, got {channels}; set data.channels to 1 or 3."
-        )
+        raise ConfigError(f"images have 1 (grey) or 3 (RGB) channels, got {channels}; set data.channels to 1 or 3.")
     return "L" if channels == 1 else "RGB"
 
 
@@ -144,6 +150,4 @@ def _reason(path: Path, error: Exception) -> str:
 
 
 def _refuse(error: OSError) -> None:
-    raise DataError(
-        f"folder '{error.filename}' cannot be listed: {error.strerror}. Allow reading it, or remove it."
-    )
+    raise DataError(f"folder '{error.filename}' cannot be listed: {error.strerror}. Allow reading it, or remove it.")

@@ -82,12 +82,12 @@ def _read_idx(path: Path, ndim: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """An IDX file of bytes: magic number and sizes as big-endian integers, then the values."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        magic, *shape = np.frombuffer(raw, ">i4", 1 + ndim).tolist()
+        magic, *shape = (int(value) for value in np.frombuffer(raw, ">i4", 1 + ndim))
         if magic != _IDX_MAGIC[ndim]:
             raise ValueError(f"it starts with {magic} instead of {_IDX_MAGIC[ndim]}")
         # A copy, because torch needs memory that may be written.
-        values = np.frombuffer(raw, np.uint8, offset=4 * (1 + ndim)).copy()
-        return values.reshape(shape)
+        values = np.frombuffer(raw, np.uint8, offset=4 * (1 + ndim))
+        return np.array(values.reshape(tuple(shape)), dtype=np.uint8)
     except (ValueError, OSError, EOFError) as error:
         raise _damaged(path, error) from error
 

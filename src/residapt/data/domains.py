@@ -59,7 +59,9 @@ class Labelled:
         if len(self.images) != len(self.labels):
             raise DataError(f"{len(self.images)} images but {len(self.labels)} labels: they must be one to one.")
         if self.labels.is_floating_point() or self.labels.ndim != 1:
-            raise DataError(f"labels must be a vector of class indices, got {self.labels.dtype} {tuple(self.labels.shape)}.")
+            raise DataError(
+                f"labels must be a vector of class indices, got {self.labels.dtype} {tuple(self.labels.shape)}."
+            )
 
     def check_classes(self, num_classes: int, name: str) -> None:
         """Refuse class indices that the network has no output for."""

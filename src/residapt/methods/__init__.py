@@ -15,7 +15,13 @@ from residapt.methods import (
     target_only,
     two_stream,
 )
-from residapt.methods.config import DiscrepancyConfig, DSNConfig, MethodConfig, MultilinearConfig, TwoStreamConfig
+from residapt.methods.config import (
+    DiscrepancyConfig,
+    DSNConfig,
+    MethodConfig,
+    MultilinearConfig,
+    TwoStreamConfig,
+)
 from residapt.methods.oracle import is_oracle, training_pair
 from residapt.methods.registry import build_method, describe_methods, method_names, register
 

@@ -1,13 +1,13 @@
-r"""ADDA (Tzeng et al. 2017): a target network that learns to look like the fixed source network to a domain classifier.
+r"""ADDA (Tzeng et al. 2017): a target network that a domain classifier takes for the fixed source network.
 
-The target network :math:`M_t` starts as a copy of the source network :math:`M_s`, which stays as it is. The domain
-classifier D minimises its usual loss on both; the target network minimises
+The target network :math:`M_t` starts as a copy of the source network :math:`M_s`, which stays as it is. The
+domain classifier D minimises its usual loss on both; the target network minimises
 
 .. math:: \tfrac12\,E_{x \sim t}\big[-\log D_{source}(M_t(x))\big]
 
-The half comes from the authors' code: the flipped loss is averaged over source and target samples, and the source
-half gives no gradient. There D reads the logits (10-500-500-2, here with one output instead of two), and all layers,
-the last included, are adapted.
+The half comes from the authors' code: the flipped loss is averaged over source and target samples, and the
+source half gives no gradient. There D reads the logits (10-500-500-2, here with one output instead of two),
+and all layers, the last included, are adapted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ADDA(Method):
         two.model.requires_grad_(False)
 
     def losses(self, batch: Batch, progress: float) -> Losses:
-        """Mapping loss of the target network and the domain classifier's own; no classification loss is needed."""
+        """Mapping loss of the target network and the domain classifier's own."""
         inner = self.adversary.inner
         with torch.no_grad(), _evaluation_mode(self.two.model):
             source = self.two.outputs(batch.source, stream="source", inner=inner)
@@ -57,14 +57,16 @@ class ADDA(Method):
         return weighted_sum(parts, weights, found.watch)
 
     def _mapping(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
-        f_s, f_t, classifier = self.adversary.inputs(source), self.adversary.inputs(target), self.adversary.classifier
+        f_s, f_t, classifier = (
+            self.adversary.inputs(source),
+            self.adversary.inputs(target),
+            self.adversary.classifier,
+        )
         logits = domain_logits(classifier, f_s, f_t.detach())
         with frozen(classifier):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
-        return DiscrepancyLosses(
-            0.5 * as_source, domain_loss(logits), {"domain_accuracy": domain_accuracy(logits)}
-        )
+        return DiscrepancyLosses(0.5 * as_source, domain_loss(logits), {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""
@@ -77,7 +79,7 @@ class ADDA(Method):
 
 @contextmanager
 def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """A fixed network is a fixed function: no dropout, no batch statistics. Every module's mode is restored."""
+    """A fixed network is a fixed function: no dropout, no batch statistics. All modes are restored."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

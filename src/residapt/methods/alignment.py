@@ -1,4 +1,4 @@
-"""The loss of one step that all alignment methods share: classification + discrepancy (+ stream loss) (Eq. 4)."""
+"""The loss of a step that all alignment methods share: classification, discrepancy, stream loss (Eq. 4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from residapt.data.batches import Batch
 from residapt.losses.stream import stream_loss
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancy import Discrepancy
-from residapt.rank import GroupedCore, RankChange, rank_penalty, shrink
+from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, Method, weighted_sum
 from residapt.train.schedule import ramp
@@ -25,7 +25,9 @@ class Alignment(Method):
 
     name = "alignment"
 
-    def __init__(self, two: TwoStream, discrepancy: Discrepancy | None, config: MethodConfig, *, select_ranks: bool) -> None:
+    def __init__(
+        self, two: TwoStream, discrepancy: Discrepancy | None, config: MethodConfig, *, select_ranks: bool
+    ) -> None:
         super().__init__()
         self.two, self.discrepancy, self.config = two, discrepancy, config
         self.select_ranks = select_ranks and config.rank.weight > 0
@@ -69,7 +71,12 @@ class Alignment(Method):
         return weighted_sum(parts, weights, watch)
 
     def _add_discrepancy(
-        self, parts: dict[str, Tensor], weights: dict[str, float], source: Outputs, target: Outputs, progress: float
+        self,
+        parts: dict[str, Tensor],
+        weights: dict[str, float],
+        source: Outputs,
+        target: Outputs,
+        progress: float,
     ) -> dict[str, Tensor]:
         if self.discrepancy is None:
             return {}
@@ -84,8 +91,7 @@ class Alignment(Method):
         for name in self.two.layers:
             transform = self.two.transform(name)
             if isinstance(transform, ResidualTransform) and transform.alive:
-                weight, _ = self.two.source_tensors(name)
-                items.append(GroupedCore(transform.core(weight), transform.outputs, transform.inputs))
+                items.append(grouped_core(transform, *self.two.source_tensors(name)))
         return rank_penalty(items, self.config.rank.group_weights)
 
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
@@ -96,10 +102,11 @@ class Alignment(Method):
 
     def notices(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""
-        if not self.select_ranks or not self.started_with or self.two.ranks() != self.started_with:
+        had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())
+        if not self.select_ranks or not had_ranks or self.two.ranks() != self.started_with:
             return []
         rank = self.config.rank
         return [
-            f"no rank has fallen: t = {rank.step:g} every {rank.every} steps with weight {rank.weight:g} was too little. "
-            f"Raise rank.step (try {3 * rank.step:g}) or lower rank.every."
+            f"no rank has fallen: t = {rank.step:g} every {rank.every} steps with weight {rank.weight:g} was "
+            f"too little. Raise rank.step (try {3 * rank.step:g}) or lower rank.every."
         ]

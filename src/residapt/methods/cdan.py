@@ -2,9 +2,9 @@ r"""CDAN (Long et al. 2018): the domain classifier reads the product of features
 
 .. math:: T(f, g) = f \otimes g
 
-g is the softmax, without gradient, as in the authors' code; where the product has more than 4096 entries the random
-map of RMAN, 1024 wide, takes its place. ``cdan_e`` weights each sample by :math:`1 + e^{-H(g)}`, normalised per
-domain, in both losses; the weights carry no gradient. Confusion is by gradient reversal.
+g is the softmax, without gradient, as in the authors' code; where the product has more than 4096 entries the
+random map of RMAN, 1024 wide, takes its place. ``cdan_e`` weights each sample by :math:`1 + e^{-H(g)}`,
+normalised per domain, in both losses; the weights carry no gradient. Confusion is by gradient reversal.
 """
 
 from __future__ import annotations

@@ -10,9 +10,7 @@ from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.transform import TransformConfig
 
-DiscrepancyName = Literal[
-    "flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e"
-]
+DiscrepancyName = Literal["flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e"]
 
 
 class MultilinearConfig(Settings):
@@ -38,8 +36,8 @@ class DiscrepancyConfig(Settings):
     kind: DiscrepancyName | None = None
     """Which discrepancy; None takes the method's own. RPT, two-stream and DSN work with any."""
     layer: str | None = None
-    """What it reads: a module's output (``relu3``), its input (``full4:input``), ``penultimate`` for the
-    classifier's input. None: ``penultimate`` for rman, cdan and rbf_mmd, else what transform.features says."""
+    """What it reads: a module's output (``relu3``), its input (``full4:input``), or the classifier's input
+    (``penultimate``). None: that for rman, cdan and rbf_mmd, otherwise what transform.features says."""
     weight: float = Field(1.0, ge=0)
     """Weight of the discrepancy in the network's loss."""
     gamma: float = Field(10.0, ge=0)
@@ -50,8 +48,9 @@ class DiscrepancyConfig(Settings):
     """Dropout in the domain classifier."""
     seed: int = 0
     """Seed of the domain classifier's start and of random maps."""
-    sigma: float | None = Field(1.0, gt=0)
-    """Kernel of rbf_mmd, exp(-|u-v|^2 / sigma); None: the median squared distance of each batch."""
+    sigma: float | None = Field(None, gt=0)
+    """Kernel of rbf_mmd, exp(-|u-v|^2 / sigma); None: the median squared distance of each batch. The
+    published sigma = 1 leaves no gradient where squared distances are around 2,800, as LeNet's are."""
     kernels: Literal["dsn", "median"] = "dsn"
     """Kernels of mk_mmd: DSN's 19 fixed widths, or DAN's five around the median distance of each batch."""
     multilinear: MultilinearConfig = MultilinearConfig()

@@ -1,8 +1,8 @@
-r"""DANN (Ganin et al. 2016): one network for both domains whose features a domain classifier cannot tell apart.
+r"""DANN (Ganin et al. 2016): one network whose features do not tell a domain classifier the domain.
 
 ``dann`` is the original, by gradient reversal: the network gets :math:`-\lambda_p\,\partial L_{DC}(y)`.
-``dann_flip`` minimises :math:`L_{DC}(1-y)` instead (Eq. 6 of Rozantsev et al. 2018), which is also RPT with every
-layer shared.
+``dann_flip`` minimises :math:`L_{DC}(1-y)` instead (Eq. 6 of Rozantsev et al. 2018), which is also RPT with
+every layer shared.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from residapt.streams import Outputs
 
 @dataclass(frozen=True)
 class DiscrepancyLosses:
-    """``network`` pulls the domains together; ``own`` trains the discrepancy's own parameters, if it has any."""
+    """``network`` pulls the domains together; ``own`` trains parameters of the discrepancy itself."""
 
     network: Tensor
     own: Tensor | None = None
@@ -33,7 +33,7 @@ class DiscrepancyLosses:
 
 
 class Discrepancy(nn.Module, ABC):
-    """A discrepancy between the outputs of the two streams, read at ``layer`` (None: the outputs' features)."""
+    """A discrepancy between the streams' outputs, read at ``layer`` (None: the outputs' features)."""
 
     def __init__(self, layer: str | None = None) -> None:
         super().__init__()
@@ -56,8 +56,9 @@ class Discrepancy(nn.Module, ABC):
 class Adversarial(Discrepancy):
     """A domain classifier that the network confuses (Eq. 5-6).
 
-    Both losses are differentiated in one backward pass: the network's goes through the classifier with its parameters
-    frozen, the classifier's own sees detached features. That is one step of each, on the same batch.
+    Both losses are differentiated in one backward pass: the network's goes through the classifier with its
+    parameters frozen, the classifier's own sees detached features. That is one step of each, on the same
+    batch.
     """
 
     def __init__(

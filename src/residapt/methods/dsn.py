@@ -1,15 +1,15 @@
-r"""Domain Separation Networks (Bousmalis et al. 2016): private and shared features, and a decoder that needs both.
+r"""Domain Separation Networks (Bousmalis et al. 2016): private and shared features; a decoder needs both.
 
 .. math:: L = L_{task} + \alpha L_{recon} + \beta L_{difference} + \gamma L_{similarity}
 
 * :math:`L_{recon}`: scale-invariant squared error of both domains, decoded from shared plus private features;
 * :math:`L_{difference}`: soft orthogonality of shared and private features, both domains;
-* :math:`L_{similarity}`: a discrepancy of the shared features, by gradient reversal unless ``discrepancy.kind`` says
-  otherwise (``mk_mmd`` is the paper's other one).
+* :math:`L_{similarity}`: a discrepancy of the shared features, by gradient reversal unless
+  ``discrepancy.kind`` says otherwise (``mk_mmd`` is the paper's other one).
 
-The shared encoder and the classifier are the network as given; its features are what ``dsn.layer`` names. Private
-encoders and decoder are built for the shape of the input. Until ``dsn.start_share`` of the training only
-:math:`L_{task}` counts.
+The shared encoder and the classifier are the network as given; its features are what ``dsn.layer`` names.
+Private encoders and decoder are built for the shape of the input. Until ``dsn.start_share`` of the training
+only :math:`L_{task}` counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ class DSN(Alignment):
     name = "dsn"
 
     def __init__(
-        self, two: TwoStream, discrepancy: Discrepancy, config: MethodConfig, *, layer: str, shape: torch.Size, width: int
+        self,
+        two: TwoStream,
+        discrepancy: Discrepancy,
+        config: MethodConfig,
+        *,
+        layer: str,
+        shape: torch.Size,
+        width: int,
     ) -> None:
         super().__init__(two, discrepancy, config, select_ranks=False)
         self.layer = layer
@@ -66,7 +73,10 @@ class DSN(Alignment):
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         """Reconstruction and difference, each summed over the domains."""
-        terms = [self._separate(batch.source, source, "source"), self._separate(batch.target, target, "target")]
+        terms = [
+            self._separate(batch.source, source, "source"),
+            self._separate(batch.target, target, "target"),
+        ]
         settings = self.config.dsn
         return {
             "reconstruction": (settings.alpha, terms[0][0] + terms[1][0]),
@@ -74,7 +84,7 @@ class DSN(Alignment):
         }
 
     def _separate(self, x: Tensor, outputs: Outputs, domain: str) -> tuple[Tensor, Tensor]:
-        """Reconstruction and difference of one domain; shared and private features are added, as in the code."""
+        """Reconstruction and difference of one domain; shared and private features are added."""
         shared = outputs.inner[self.layer].flatten(1)
         private = self.private[domain](x)
         return scale_invariant_mse(self.decoder(shared + private), x), difference_loss(private, shared)

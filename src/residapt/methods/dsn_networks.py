@@ -1,7 +1,8 @@
 """The helpers of Domain Separation Networks: private encoders and the decoder, for any shape of input.
 
-Images get the authors' ``default_encoder`` and ``small_decoder``, their widths scaled to the shared features; inputs
-that are not images get perceptrons of the same depth. All of it is thrown away after training.
+Images get the authors' ``default_encoder`` and ``small_decoder``, their widths scaled to the shared
+features; inputs that are not images get perceptrons of the same depth. All of it is thrown away after
+training.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
 
 
 def private_encoder(shape: torch.Size, width: int) -> nn.Module:
-    """Encoder of one domain for samples of ``shape``: two 5x5 convolutions (32, 64), each pooled, and a layer."""
+    """Encoder of one domain: two 5x5 convolutions (32, 64), each pooled, and a fully connected layer."""
     if len(shape) != 3:
         return nn.Sequential(nn.Flatten(), _dense(math.prod(shape), _HIDDEN), _dense(_HIDDEN, width))
     channels, height, width_in = shape
@@ -45,14 +46,14 @@ def private_encoder(shape: torch.Size, width: int) -> nn.Module:
 
 
 def decoder(shape: torch.Size, width: int) -> nn.Module:
-    """From the sum of shared and private features back to a sample of ``shape``; one decoder for both domains."""
+    """From shared plus private features back to a sample of ``shape``; one for both domains."""
     if len(shape) == 3:
         return ImageDecoder(shape, width)
     return nn.Sequential(_dense(width, _CODE), nn.Linear(_CODE, math.prod(shape)), nn.Unflatten(1, tuple(shape)))
 
 
 class ImageDecoder(nn.Module):
-    """300 units as 3 x 10 x 10, two 3x3 convolutions (16), nearest-neighbour resize, two more; the last is linear."""
+    """300 units as 3 x 10 x 10, two 3x3 convolutions (16), nearest-neighbour resize, two more."""
 
     def __init__(self, shape: torch.Size, width: int) -> None:
         super().__init__()

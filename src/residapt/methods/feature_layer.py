@@ -1,4 +1,4 @@
-"""Which inner tensor a loss reads: a module's output, its input, or the last features before the classifier."""
+"""What a loss reads: a module's output, its input, or the last features before the classifier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PENULTIMATE = "penultimate"
 
 
 def resolve_layer(two: TwoStream, name: str | None, example: Tensor) -> str | None:
-    """``name`` as :meth:`TwoStream.outputs` understands it; ``penultimate`` becomes the classifier's input."""
+    """``name`` as :meth:`TwoStream.outputs` knows it; ``penultimate`` becomes the classifier's input."""
     if name is None:
         return None
     if name == PENULTIMATE:
@@ -53,7 +53,7 @@ def classifier_input(two: TwoStream, example: Tensor) -> str:
             handle.remove()
     if not called:
         raise ModelError(
-            f"{type(two.model).__name__} calls no Linear layer, so the features before its classifier are unknown. "
+            f"{type(two.model).__name__} calls no Linear layer, so its last features are unknown. "
             "Name a layer with discrepancy.layer (and dsn.layer for DSN)."
         )
     return f"{called[-1]}:input"

@@ -1,9 +1,9 @@
-r"""Fine-tuning: the source network trained on, with cross-entropy on a few labelled target images and nothing else.
+r"""Fine-tuning: the source network, trained further on a few labelled target images and nothing else.
 
 .. math:: L = \frac1n \sum_i -\log p_{y_i}(x_i^t)
 
-The supervised baseline of the paper's UAV experiment. It starts from the network as given, so train it on the source
-first.
+The supervised baseline of the paper's UAV experiment. It starts from the network as given, so train it on
+the source first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from residapt.streams import TwoStream
 from residapt.train.method import Losses, Method, weighted_sum
 
 NEEDS_LABELS = (
-    "method 'fine_tune' learns from labelled target images, but none were given. Give some with --target-labels "
-    "(DomainPair.few), or use an unsupervised method such as rpt."
+    "method 'fine_tune' learns from labelled target images, but none were given. Give some with "
+    "--target-labels (DomainPair.few), or use an unsupervised method such as rpt."
 )
 
 

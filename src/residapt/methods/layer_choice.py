@@ -1,7 +1,8 @@
 r"""Which layers the two-stream network separates, chosen without labels as in its paper.
 
-Train every combination of shared and separate layers for a while, compute :math:`\mathrm{MMD}^2` between the outputs
-of the two streams, and take the lowest. The training itself is the caller's; here are the parts around it.
+Train every combination of shared and separate layers for a while, compute :math:`\mathrm{MMD}^2` between the
+outputs of the two streams, and take the lowest. The training itself is the caller's; here are the parts
+around it.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ def layer_combinations(model: nn.Module) -> list[Layers]:
     names = list(parameter_owners(model))
     if len(names) > MOST_LAYERS:
         raise ConfigError(
-            f"{type(model).__name__} has {len(names)} layers, that is {2 ** len(names)} combinations to train. "
+            f"{type(model).__name__} has {len(names)} layers, that is {2 ** len(names)} combinations. "
             f"Choose two_stream.layers by hand for networks with more than {MOST_LAYERS} layers."
         )
     return [chosen for size in range(len(names) + 1) for chosen in itertools.combinations(names, size)]
 
 
 def stream_mmd(method: Method, source: Tensor, target: Tensor, *, sigma: float = 1.0) -> float:
-    r""":math:`\mathrm{MMD}^2` between the class probabilities of both streams, each on its own domain's images.
+    r""":math:`\mathrm{MMD}^2` between the class probabilities of both streams, each on its own domain.
 
-    Probabilities rather than logits: their squared distances are at most 2, so that :math:`\sigma = 1` fits every
-    network, and a network cannot win by shrinking its outputs.
+    Probabilities rather than logits: their squared distances are at most 2, so that :math:`\sigma = 1` fits
+    every network, and a network cannot win by shrinking its outputs.
     """
     with evaluating(method):
         p_s = method.predict(source, "source").softmax(dim=1)

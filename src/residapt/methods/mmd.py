@@ -1,9 +1,10 @@
 r"""MMD: one network for both domains whose features have the same distribution, as kernels see it.
 
 ``mmd`` is Deep Domain Confusion (Tzeng et al. 2014), a linear kernel: :math:`\|\bar f_s - \bar f_t\|_2^2`.
-``mk_mmd`` sums Gaussian kernels, :math:`\overline{k(f_s, f_s')} + \overline{k(f_t, f_t')} - 2\,\overline{k(f_s, f_t)}`:
-the 19 of the MMD baseline in Bousmalis et al. 2016, or DAN's five around the median distance (Long et al. 2015).
-Both read what ``discrepancy.layer`` names; the originals read a layer before the classifier.
+``mk_mmd`` sums Gaussian kernels, :math:`\overline{k(f_s, f_s')} + \overline{k(f_t, f_t')} -
+2\,\overline{k(f_s, f_t)}`: the 19 of the MMD baseline in Bousmalis et al. 2016, or DAN's five around the
+median distance (Long et al. 2015). Both read what ``discrepancy.layer`` names; the originals read a layer
+before the classifier.
 """
 
 from __future__ import annotations

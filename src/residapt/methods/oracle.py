@@ -1,7 +1,8 @@
 """Who may see target labels: the one door between labelled target images and training.
 
-A :class:`~residapt.data.domains.DomainPair` has no field for the labels of the unlabelled target. Callers that hold
-such labels, to score with, pass them here as ``target_labels`` for every method alike; only the oracle gets them.
+A :class:`~residapt.data.domains.DomainPair` has no field for the labels of the unlabelled target. Callers
+that hold such labels, to score with, pass them here as ``target_labels`` for every method alike; only the
+oracle gets them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ def is_oracle(method: Method) -> bool:
 
 
 def training_pair(method: Method, pair: DomainPair, target_labels: Labelled | None = None) -> DomainPair:
-    """The pair that a method trains on: the given one, without ``target_labels``, for all but the oracle.
+    """The pair that a method trains on; only the oracle's holds ``target_labels``.
 
-    The oracle gets the labelled target in the source's place: ``target_labels``, or the few labelled images of the
-    pair where that is all there is.
+    The oracle gets the labelled target in the source's place: ``target_labels``, or the few labelled images
+    of the pair where that is all there is.
     """
     if isinstance(method, FineTune) and pair.few is None:
         raise ConfigError(NEEDS_LABELS)
@@ -31,7 +32,7 @@ def training_pair(method: Method, pair: DomainPair, target_labels: Labelled | No
     labelled = pair.few if target_labels is None else target_labels
     if labelled is None:
         raise ConfigError(
-            f"method '{method.name}' is the oracle and needs labelled target images, but none were given. Give them "
-            "as target_labels, or leave the method out."
+            f"method '{method.name}' is the oracle and needs labelled target images, but none were given. "
+            "Give them as target_labels, or leave the method out."
         )
     return DomainPair(source=labelled, target=labelled.images)

@@ -61,7 +61,7 @@ def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:
 
 @torch.no_grad()
 def probe(two: TwoStream, example: Tensor, inner: tuple[str, ...] = ()) -> Outputs:
-    """One evaluation pass, to learn the widths of features and logits; statistics and mode stay as they are."""
+    """One evaluation pass, to learn the widths of features and logits; nothing in the model changes."""
     modes = {module: module.training for module in two.modules()}
     two.eval()
     try:

@@ -1,10 +1,10 @@
-r"""RMAN (Long et al. 2017, arXiv 1705.10667v1): the domain classifier reads a random map of features and predictions.
+r"""RMAN (Long et al. 2017, arXiv 1705.10667v1): the domain classifier reads features times predictions.
 
 .. math:: T(f, g) = \tfrac{1}{\sqrt D}\,(R_f f) \odot (R_g g)
 
-with f the last features before the classifier, g the softmax, fixed Gaussian matrices and D = 128 (Appendix B of
-Rozantsev et al. 2018, which builds the discrepancy from it by flipped labels). RPT with it: ``rpt`` with
-``discrepancy.kind = "rman"``.
+with f the last features before the classifier, g the softmax, fixed Gaussian matrices and D = 128 (Appendix
+B of Rozantsev et al. 2018, which builds the discrepancy from it by flipped labels). RPT with it: ``rpt``
+with ``discrepancy.kind = "rman"``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ r"""Residual parameter transfer (Rozantsev, Salzmann & Fua, CVPR 2018).
 .. math::
    L = L_{class} + L_{disc} + \lambda_s (L_\omega - \log L_\omega) + \lambda_r (R_c + R_r)
 
-L_disc is any discrepancy (``discrepancy.kind``), the paper's by default: flipped labels of a domain classifier.
-``rpt`` is the whole method; ``rpt_fixed`` leaves the last term out (Eq. 4) and keeps the ranks.
+L_disc is any discrepancy (``discrepancy.kind``), the paper's by default: flipped labels of a domain
+classifier. ``rpt`` is the whole method; ``rpt_fixed`` leaves the last term out (Eq. 4) and keeps the ranks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two streams with weights of their own: some or all layers of the network exist once for each domain.
 
-ADDA separates all of them, the two-stream network a chosen set. The target's weights are parameters beside the
-network, and its stream is the same network called with them, so that prediction, merging and batch norm work as they
-do for RPT.
+ADDA separates all of them, the two-stream network a chosen set. The target's weights are parameters beside
+the network, and its stream is the same network called with them, so that prediction, merging and batch norm
+work as they do for RPT.
 """
 
 from __future__ import annotations
@@ -60,14 +60,17 @@ class SeparateStreams(TwoStream):
         return {**{name: self.target_parameter(name) for name in names}, **self.statistics.named()}
 
     def both(
-        self, source: Tensor, target: Tensor, *, residuals: Residuals | None = None, inner: tuple[str, ...] = ()
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        residuals: Residuals | None = None,
+        inner: tuple[str, ...] = (),
     ) -> tuple[Outputs, Outputs]:
         """Each domain through its stream; in one pass where nothing is separate."""
         if not self.separate_layers:
             return super().both(source, target, residuals=residuals, inner=inner)
-        return self.outputs(source, stream="source", inner=inner), self.outputs(
-            target, stream="target", inner=inner
-        )
+        return self.outputs(source, stream="source", inner=inner), self.outputs(target, stream="target", inner=inner)
 
     def _call_target(
         self,

@@ -1,4 +1,4 @@
-"""Alignment with shared weights: both domains through one network, and a discrepancy between their outputs."""
+"""Alignment with shared weights: one network for both domains, a discrepancy between their outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from residapt.methods.alignment import Alignment
 from residapt.methods.config import DiscrepancyName, MethodConfig
 from residapt.methods.discrepancies import build_own_discrepancy
 from residapt.methods.registry import shared_streams
-
 
 S = TypeVar("S", bound="SharedAlignment")
 

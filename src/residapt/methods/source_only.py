@@ -1,4 +1,4 @@
-"""Source only: the network trained where labels are plentiful, used as it is on the target. The floor of every table."""
+"""Source only: the network trained where labels are plentiful, used as it is. The floor of every table."""
 
 from __future__ import annotations
 

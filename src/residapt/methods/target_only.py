@@ -1,7 +1,8 @@
-"""Target only, the oracle: the network trained on target labels, which adaptation does without. The ceiling of tables.
+"""Target only, the oracle: the network trained on target labels. The ceiling of every table.
 
-It is the only method that may see them. Its training pair comes from :func:`residapt.methods.oracle.training_pair`,
-which puts the labelled target where a source would be; nothing else hands target labels to a method.
+It is the only method that may see them. Its training pair comes from
+:func:`residapt.methods.oracle.training_pair`, which puts the labelled target where a source would be;
+nothing else hands target labels to a method.
 """
 
 from __future__ import annotations

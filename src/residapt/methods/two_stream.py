@@ -1,16 +1,17 @@
-r"""The two-stream network of "Beyond Sharing Weights" (Rozantsev, Salzmann & Fua, arXiv 1603.06432, TPAMI 2018).
+r"""The two-stream network of "Beyond Sharing Weights" (Rozantsev, Salzmann & Fua, arXiv 1603.06432).
 
 Chosen layers :math:`\Omega` exist once for each domain, and their weights are kept related:
 
 .. math::
-   L = L_s + L_t + \lambda_w \sum_{j \in \Omega} r_w(\theta_j^s, \theta_j^t) + \lambda_u\,\mathrm{MMD}^2, \qquad
-   r_w = \exp(\|a_j \theta_j^s + b_j - \theta_j^t\|_2^2) - 1
+   L = L_s + L_t + \lambda_w \sum_{j \in \Omega} r_w(\theta_j^s, \theta_j^t) + \lambda_u\,\mathrm{MMD}^2,
+   \qquad r_w = \exp(\|a_j \theta_j^s + b_j - \theta_j^t\|_2^2) - 1
 
-with two learned numbers per layer, :math:`a_j = 1` and :math:`b_j = 0` at the start. :math:`L_t` is there when some
-target labels are. MMD has one Gaussian kernel, :math:`\exp(-\|u - v\|^2/\sigma)`, on the last features before the
-classifier; ``discrepancy.kind = "reversal"`` is the paper's variant with DANN's loss, ``"mmd"`` the one with DDC's.
-Both streams start from the network as given, so train it on the source first. How the paper chooses
-:math:`\Omega` is in :mod:`residapt.methods.layer_choice`.
+with two learned numbers per layer, :math:`a_j = 1` and :math:`b_j = 0` at the start. :math:`L_t` is there
+when some target labels are. MMD has one Gaussian kernel, :math:`\exp(-\|u - v\|^2/\sigma)`, on the last
+features before the classifier (:math:`\sigma = 1` in the paper; here the median squared distance, see
+``discrepancy.sigma``); ``discrepancy.kind = "reversal"`` is the paper's variant with DANN's loss, ``"mmd"``
+the one with DDC's. Both streams start from the network as given, so train it on the source first. How the
+paper chooses :math:`\Omega` is in :mod:`residapt.methods.layer_choice`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class TwoStreamNetwork(Alignment):
         return {"weights": (self.config.two_stream.weight, self.regulariser())}
 
     def regulariser(self) -> Tensor:
-        r""":math:`\sum_{j \in \Omega} r_w(\theta_j^s, \theta_j^t)`; a layer's weights and biases are one vector."""
+        r""":math:`\sum_{j \in \Omega} r_w(\theta_j^s, \theta_j^t)`; weights and biases are one vector."""
         distance = exponential_distance if self.config.two_stream.regulariser == "exponential" else squared_distance
         terms = []
         for j, names in enumerate(self.two.separate_layers.values()):

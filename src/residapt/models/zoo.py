@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ def timm_module() -> Any:
 
 def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
     """`` Did you mean ...?`` with up to three similar names, or nothing."""
-    close = difflib.get_close_matches(name.lower(), list(names), n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(prefix + c for c in close)}?" if close else ""
+    return _did_you_mean(name, {known: prefix + known for known in names})
 
 
 def unknown_spec(spec: str, native: Sequence[str]) -> str:
@@ -36,8 +35,7 @@ def unknown_spec(spec: str, native: Sequence[str]) -> str:
     models = torchvision_models()
     specs = {name: f"torchvision:{name}" for name in models.list_models(module=models)}
     specs |= {name: name for name in native}
-    close = difflib.get_close_matches(spec.lower(), list(specs), n=3, cutoff=0.6)
-    hint = f" Did you mean {' or '.join(specs[c] for c in close)}?" if close else ""
+    hint = _did_you_mean(spec, specs)
     return (
         f"model {spec!r} is unknown.{hint} Choose one of {', '.join(native)}, or torchvision:NAME, "
         "timm:NAME, hf:NAME_OR_DIRECTORY or package.module:factory."
@@ -131,6 +129,11 @@ def hf_file(name: str, filename: str) -> Path | None:
     except (OSError, ValueError):
         return None
     return Path(found) if found else None
+
+
+def _did_you_mean(name: str, shown: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(name.lower(), list(shown), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(shown[c] for c in close)}?" if close else ""
 
 
 def _extra(module: str, extra: str) -> Any:

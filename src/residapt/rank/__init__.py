@@ -1,7 +1,7 @@
 """Automatic complexity selection (paper §3.3)."""
 
 from residapt.rank.least_squares import solve_left, solve_right
-from residapt.rank.penalty import GroupedCore, group_weights, rank_penalty
+from residapt.rank.penalty import GroupedCore, group_weights, grouped_core, rank_penalty
 from residapt.rank.prox import exact_prox, group_soft_threshold, prox_objective, split_prox, two_step_prox
 from residapt.rank.prune import prune_transform, replace_parameter
 from residapt.rank.selector import RankChange, RankConfig, shrink
@@ -13,6 +13,7 @@ __all__ = [
     "exact_prox",
     "group_soft_threshold",
     "group_weights",
+    "grouped_core",
     "prox_objective",
     "prune_transform",
     "rank_penalty",

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from residapt.transform import ResidualTransform
+
 GroupWeights = Literal["layer", "group"]
 
 
@@ -17,6 +19,14 @@ class GroupedCore(NamedTuple):
     core: Tensor
     outputs: int
     inputs: int
+
+
+def grouped_core(transform: ResidualTransform, weight: Tensor, bias: Tensor | None) -> GroupedCore:
+    """The whole T = [T_w T_b] of a layer: a row is common to weights and biases, so both blocks belong to its group."""
+    blocks = [transform.core(weight)]
+    if transform.has_bias and bias is not None:
+        blocks.append(transform.bias_core(bias))
+    return GroupedCore(torch.cat(blocks, dim=1), transform.outputs, transform.inputs)
 
 
 def group_weights(kind: GroupWeights, item: GroupedCore) -> tuple[float, float]:

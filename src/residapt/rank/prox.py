@@ -7,6 +7,8 @@ The paper solves two problems with weight 1/4t one after the other, which is clo
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,31 +35,43 @@ def split_prox(core: Tensor, *, column_threshold: float, row_threshold: float) -
 
 
 def exact_prox(
-    core: Tensor, *, column_threshold: float, row_threshold: float, iterations: int = 200, tolerance: float = 1e-7
+    core: Tensor, *, column_threshold: float, row_threshold: float, iterations: int = 500, tolerance: float = 1e-9
 ) -> Tensor:
-    """The prox of the sum (Eq. 12) by the Dykstra-like iteration of Bauschke & Combettes 2008."""
-    x = core
-    p = torch.zeros_like(core)
-    q = torch.zeros_like(core)
-    scale = float(core.norm()) + torch.finfo(core.dtype).tiny
+    r"""The prox of the sum (Eq. 12), within ``tolerance`` of the smallest objective.
+
+    The dual variable P has columns of at most the column threshold's norm, and :math:`T = prox_{rows}(\hat T - P)`.
+    One pass is one pass of the Dykstra-like iteration of Bauschke & Combettes 2008, which is a projected gradient step
+    on P, here with the momentum of Beck & Teboulle 2009, restarted where it leads uphill.
+    """
+    thresholds = {"column_threshold": column_threshold, "row_threshold": row_threshold}
+    tolerance = max(tolerance, 8 * torch.finfo(core.dtype).eps)
+    P = W = torch.zeros_like(core)
+    momentum = 1.0
+    T = group_soft_threshold(core, threshold=row_threshold, dim=1)
     for _ in range(iterations):
-        y = group_soft_threshold(x + p, threshold=column_threshold, dim=0)
-        p = x + p - y
-        z = group_soft_threshold(y + q, threshold=row_threshold, dim=1)
-        q = y + q - z
-        change = float((z - x).norm())
-        x = z
-        if change <= tolerance * scale:
+        V = W + group_soft_threshold(core - W, threshold=row_threshold, dim=1)
+        step = V - group_soft_threshold(V, threshold=column_threshold, dim=0)
+        if float(((W - step) * (step - P)).sum()) > 0:
+            momentum = 1.0
+        following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        W, P, momentum = step + (momentum - 1) / following * (step - P), step, following
+        T = group_soft_threshold(core - P, threshold=row_threshold, dim=1)
+        gap = column_threshold * T.norm(dim=0).sum() - (P * T).sum()
+        if float(gap) <= tolerance * float(prox_objective(T, core, **thresholds)):
             break
-    return _restore_zero_columns(x, core, column_threshold)
+    return _restore_zero_columns(T, core, **thresholds)
 
 
-def _restore_zero_columns(x: Tensor, core: Tensor, threshold: float) -> Tensor:
+def _restore_zero_columns(T: Tensor, core: Tensor, *, column_threshold: float, row_threshold: float) -> Tensor:
     # The iteration ends with a row step, so zero rows are exact. Given those, a column of the solution is zero exactly
-    # when its entries in the other rows have at most the threshold's norm.
-    living = (x.norm(dim=1, keepdim=True) > 0).to(core.dtype)
-    dead = (core * living).norm(dim=0, keepdim=True) <= threshold
-    return torch.where(dead, 0.0, x)
+    # when its entries in the other rows have at most the threshold's norm. A row that is zero only because the
+    # iteration has stopped would spoil this, hence the comparison.
+    thresholds = {"column_threshold": column_threshold, "row_threshold": row_threshold}
+    living = (T.norm(dim=1, keepdim=True) > 0).to(core.dtype)
+    dead = (core * living).norm(dim=0, keepdim=True) <= column_threshold
+    restored = torch.where(dead, 0.0, T)
+    better = prox_objective(restored, core, **thresholds) <= prox_objective(T, core, **thresholds)
+    return torch.where(better, restored, T)
 
 
 def prox_objective(T: Tensor, core: Tensor, *, column_threshold: float, row_threshold: float) -> Tensor:

@@ -16,7 +16,11 @@ Selection = Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def prune_transform(
-    transform: ResidualTransform, rows: Tensor, columns: Tensor, bias_columns: Tensor | None, optimizer: Optimizer | None
+    transform: ResidualTransform,
+    rows: Tensor,
+    columns: Tensor,
+    bias_columns: Tensor | None,
+    optimizer: Optimizer | None,
 ) -> None:
     """Keep the given rows and columns (boolean masks) of T; everything else of the layer's factors goes.
 

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.optim import Optimizer
 
+from residapt.errors import TrainingError
 from residapt.rank.least_squares import solve_left, solve_right
-from residapt.rank.penalty import GroupedCore, group_weights
+from residapt.rank.penalty import GroupedCore, group_weights, grouped_core
 from residapt.rank.prox import exact_prox, split_prox, two_step_prox
 from residapt.rank.prune import prune_transform
 from residapt.settings import Settings
@@ -62,31 +63,39 @@ def shrink(two: TwoStream, config: RankConfig, optimizer: Optimizer | None = Non
         if not isinstance(transform, ResidualTransform) or not transform.alive:
             continue
         before = transform.ranks
-        _shrink_layer(transform, *two.source_tensors(name), config, optimizer)
+        item = grouped_core(transform, *two.source_tensors(name))
+        if not bool(torch.isfinite(item.core).all()):
+            raise TrainingError(
+                f"layer '{name}': its transform contains NaN or infinity after the last optimiser step. "
+                "Lower train.transform.lr or set train.clip = 1."
+            )
+        _shrink_layer(transform, *two.source_tensors(name), item, config, optimizer)
         if transform.ranks != before:
             changes.append(RankChange(name, before, transform.ranks))
     return changes
 
 
 def _shrink_layer(
-    transform: ResidualTransform, weight: Tensor, bias: Tensor | None, config: RankConfig, optimizer: Optimizer | None
+    transform: ResidualTransform,
+    weight: Tensor,
+    bias: Tensor | None,
+    item: GroupedCore,
+    config: RankConfig,
+    optimizer: Optimizer | None,
 ) -> None:
     columns = transform.ranks[1]
     with_bias = transform.has_bias and bias is not None
-    blocks = [transform.core(weight), *([transform.bias_core(bias)] if with_bias and bias is not None else [])]
-    core = torch.cat(blocks, dim=1)
-    shrunk = _prox(core, transform, config)
+    shrunk = _prox(item, config)
     _refit(transform, weight, bias if with_bias else None, shrunk)
     rows, kept = _effective(shrunk, config.epsilon)
-    bias_kept = kept[columns:] if with_bias else None
-    prune_transform(transform, rows, kept[:columns], bias_kept, optimizer)
+    if not bool(rows.all() and kept.all()):
+        prune_transform(transform, rows, kept[:columns], kept[columns:] if with_bias else None, optimizer)
 
 
-def _prox(core: Tensor, transform: ResidualTransform, config: RankConfig) -> Tensor:
-    item = GroupedCore(core, transform.outputs, transform.inputs)
+def _prox(item: GroupedCore, config: RankConfig) -> Tensor:
     column_weight, row_weight = group_weights(config.group_weights, item)
     scale = config.step * config.weight
-    return PROXES[config.prox](core, column_threshold=scale * column_weight, row_threshold=scale * row_weight)
+    return PROXES[config.prox](item.core, column_threshold=scale * column_weight, row_threshold=scale * row_weight)
 
 
 def _refit(transform: ResidualTransform, weight: Tensor, bias: Tensor | None, shrunk: Tensor) -> None:

@@ -18,6 +18,20 @@ from residapt.transform import Residual
 
 
 @contextmanager
+def called_modules(modules: Mapping[str, nn.Linear]) -> Iterator[set[str]]:
+    """Names of the modules that are called in this context; some networks only read a layer's weight."""
+    called: set[str] = set()
+    handles = [
+        module.register_forward_pre_hook(lambda *_, name=name: called.add(name)) for name, module in modules.items()
+    ]
+    try:
+        yield called
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def target_linears(modules: Mapping[nn.Linear, Residual]) -> Iterator[None]:
     """Within this context the given modules compute with their target weights."""
     replaced = {module: module.__dict__.get("forward") for module in modules}

@@ -20,6 +20,12 @@ def batch_norms(model: nn.Module) -> Iterator[tuple[str, _BatchNorm]]:
             yield name, module
 
 
+def couples_samples(model: nn.Module, policy: str) -> bool:
+    """Whether a sample's output depends on the others of its batch, so that the domains need a pass each."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    return any(policy != "frozen" or not module.track_running_stats for module in norms)
+
+
 class TargetStatistics(nn.Module):
     """The target stream's copy of every batch-norm buffer; empty unless the policy is ``per-domain``."""
 

@@ -6,6 +6,7 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
-from residapt.streams.linear import target_linears
-from residapt.streams.norm import TargetStatistics, batch_norms, freeze_statistics
+from residapt.streams.linear import called_modules, target_linears
+from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -70,6 +71,9 @@ class TwoStream(nn.Module):
         )
         self.statistics = TargetStatistics(model, self.config.norm)
         self._factored = _plain_linears(model, self.layers.values())
+        self._factored_seen = False
+        if self.config.norm == "frozen":
+            freeze_statistics(model)
         self.reset_transforms()
 
     def _select(self, model: nn.Module) -> list[LayerMatrix]:
@@ -143,7 +147,7 @@ class TwoStream(nn.Module):
         inner: tuple[str, ...] = (),
         **kwargs: Any,
     ) -> Outputs:
-        """Logits and features of one stream, with the outputs (``name``) or inputs (``name:input``) of inner modules."""
+        """Logits and features of one stream; ``inner`` names modules, ``name:input`` what a module is given."""
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
         wanted = (*inner, *([self.config.features] if self.config.features else []))
@@ -162,7 +166,7 @@ class TwoStream(nn.Module):
     ) -> tuple[Outputs, Outputs]:
         """Each domain through its stream; in one pass where weights and statistics are the same for both."""
         residuals = self.residuals() if residuals is None else residuals
-        if residuals or (self.config.norm != "frozen" and any(batch_norms(self.model))):
+        if residuals or couples_samples(self.model, self.config.norm):
             first = self.outputs(source, stream="source", inner=inner)
             return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
         joint = self.outputs(torch.cat([source, target]), stream="source", inner=inner)
@@ -173,6 +177,13 @@ class TwoStream(nn.Module):
     ) -> Any:
         residuals = self.residuals() if residuals is None else residuals
         linear: dict[str, Residual] = {}
+        if self.training and torch.is_grad_enabled() and not self._factored_seen:
+            # The first pass is dense and shows which layers are really called; see `called_modules`.
+            with called_modules(self._factored) as called:
+                result = functional_call(self.model, self.target_state(residuals), (x, *args), kwargs)
+            self._factored = {name: module for name, module in self._factored.items() if name in called}
+            self._factored_seen = True
+            return result
         if self.training and torch.is_grad_enabled():
             # Fused inference kernels read weights without calling the module, so evaluation is always dense.
             linear = {n: r for n, r in residuals.items() if n in self._factored and isinstance(r, Residual)}
@@ -181,6 +192,12 @@ class TwoStream(nn.Module):
         state = {**self._dense_weights(dense), **self.statistics.named()}
         return functional_call(self.model, state, (x, *args), kwargs) if state else self.model(x, *args, **kwargs)
 
+    def merge_and_unload(self, example: Tensor | None = None) -> nn.Module:
+        """The target stream as a plain module, compared with the live one on ``example`` if that is given."""
+        from residapt.streams.merge import merge_and_unload  # late: merging is built on this class
+
+        return merge_and_unload(self, example)
+
     def train(self, mode: bool = True) -> TwoStream:
         """As ``nn.Module.train``, with frozen batch norm kept frozen."""
         super().train(mode)
@@ -188,23 +205,10 @@ class TwoStream(nn.Module):
             freeze_statistics(self.model)
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TwoStream:
-        copied: TwoStream = _deepcopy_module(self, memo)
-        copied._factored = _plain_linears(copied.model, copied.layers.values())
-        return copied
-
-
-def _deepcopy_module(module: nn.Module, memo: dict[int, Any]) -> Any:
-    import copy
-
-    made = module.__class__.__new__(module.__class__)
-    memo[id(module)] = made
-    made.__dict__ = {key: copy.deepcopy(value, memo) for key, value in module.__dict__.items()}
-    return made
-
 
 def _key(name: str) -> str:
-    return name.replace(".", "/")
+    # A ModuleDict refuses the names of its own methods, such as "keys" and "values".
+    return f"{name}/" if hasattr(nn.ModuleDict, name) else name.replace(".", "/")
 
 
 def _assemble(stored: Tensor, parts: dict[int, Tensor]) -> Tensor:
@@ -249,12 +253,27 @@ def _catch_outputs(model: nn.Module, names: tuple[str, ...]) -> Iterator[dict[st
             value = inputs if name.endswith(":input") else output
             caught[name] = value[0] if isinstance(value, tuple) else value
 
-        handles.append(model.get_submodule(name.removesuffix(":input")).register_forward_hook(hook))
+        handles.append(_submodule(model, name.removesuffix(":input")).register_forward_hook(hook))
     try:
         yield caught
     finally:
         for handle in handles:
             handle.remove()
+    for name in names:
+        if not isinstance(caught.get(name), Tensor):
+            got = f"gave {type(caught[name]).__name__}, not a tensor" if name in caught else "was not called"
+            raise ModelError(f"'{name}' of {type(model).__name__} {got}, so it cannot be read; name another layer.")
+
+
+def _submodule(model: nn.Module, name: str) -> nn.Module:
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        modules = [child for child, _ in model.named_modules() if child]
+        near = difflib.get_close_matches(name, modules, n=3, cutoff=0.3) or modules[:3]
+        raise ModelError(
+            f"'{name}' is not a module of {type(model).__name__}. Did you mean {', '.join(near)}?"
+        ) from None
 
 
 def _logits_of(result: Any, model: nn.Module) -> Tensor:

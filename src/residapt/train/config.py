@@ -38,6 +38,8 @@ class TrainConfig(Settings):
     """Momentum of SGD."""
     network: GroupConfig = GroupConfig()
     """The network, that is, the source stream."""
+    head: float = Field(1.0, gt=0)
+    """Factor of the network's learning rate for its last layer, the classifier."""
     transform: GroupConfig = GroupConfig()
     """The residual transforms; they should not learn faster than the network."""
     adversary: GroupConfig = GroupConfig()

@@ -40,7 +40,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         module.train(was_training)
 
 
-def logits_of(predict: Callable[[Tensor], Tensor], images: Images, *, batch_size: int = 512, device: torch.device) -> Tensor:
+def logits_of(
+    predict: Callable[[Tensor], Tensor], images: Images, *, batch_size: int = 512, device: torch.device
+) -> Tensor:
     """Logits of all images, in order, on the CPU."""
     generator = torch.Generator().manual_seed(0)
     pieces = []

@@ -74,6 +74,7 @@ class HealthMonitor(Callback):
         self._losses: list[float] = []
         self._accuracies: list[float] = []
         self._energies: list[float] = []
+        self._seen: set[str] = set()
         self._adversary = _fingerprint(method)
         self._best = self._source_accuracy(method)
         predict = self.before or (lambda x: method.predict(x, "source"))
@@ -107,19 +108,29 @@ class HealthMonitor(Callback):
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
-            left = f"The last good checkpoint is kept in '{place}'; go on from there with --resume and gentler settings."
+            left = (
+                f"The last good checkpoint is kept in '{place}'; go on from there with --resume and gentler settings."
+            )
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
-        self._note(Symptom("stopped", 1.0, f"training stopped after {step} good steps of {self._steps}: {error} {left}"))
+        self._note(
+            Symptom("stopped", 1.0, f"training stopped after {step} good steps of {self._steps}: {error} {left}")
+        )
 
     def _look(self, method: Method, *, last: bool) -> None:
         accuracy = self._source_accuracy(method)
         self._best = max(self._best, accuracy)
-        self._note(source_falling(accuracy, self._best, self.config))
         now = self._target_frequencies(method, lambda x: method.predict(x, "target"))
-        collapse = few_classes(now, self._old, self.names, self.config)
         # A collapse is a drift as well; the stronger word is enough.
-        self._note(collapse or prior_drift(now, self._old, self._prior, self.names, self.config))
+        moved = few_classes(now, self._old, self.names, self.config) or prior_drift(
+            now, self._old, self._prior, self.names, self.config
+        )
+        found = [symptom for symptom in (source_falling(accuracy, self._best, self.config), moved) if symptom]
+        for symptom in found:
+            # Adversarial training swings; only what stays for a second look, or to the end, is worth a word.
+            if last or symptom.kind in self._seen:
+                self._note(symptom)
+        self._seen = {symptom.kind for symptom in found}
         if last:
             count = len(self._target)
             self._note(lacking_classes(now, self._old, self._prior, count, self.names, self.config))

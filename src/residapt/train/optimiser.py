@@ -8,20 +8,29 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from residapt.train.config import TrainConfig
+from residapt.models.heads import head_names
+from residapt.train.config import GroupConfig, TrainConfig
 from residapt.train.schedule import decay
 
+HEAD = "network.head"
+"""Group of the classifier's parameters, where they learn at a rate of their own."""
 
-def build_optimizer(groups: dict[str, list[nn.Parameter]], config: TrainConfig) -> Optimizer:
-    """The optimiser named in the configuration; parameters that need no gradient stay out."""
+
+def build_optimizer(
+    groups: dict[str, list[nn.Parameter]], config: TrainConfig, model: nn.Module | None = None
+) -> Optimizer:
+    """The optimiser named in the configuration; parameters that need no gradient stay out.
+
+    With ``model`` and a ``head`` factor, the network's last layer becomes a group of its own.
+    """
+    if model is not None and config.head != 1.0:
+        groups = _with_head(groups, model)
     named: list[dict[str, Any]] = []
     for name, parameters in groups.items():
-        settings = getattr(config, name)
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         if trained:
-            named.append(
-                {"params": trained, "name": name, "lr": settings.lr, "weight_decay": settings.weight_decay}
-            )
+            decay_weight = _settings(config, name).weight_decay
+            named.append({"params": trained, "name": name, "lr": _rate(config, name), "weight_decay": decay_weight})
     if config.optimizer == "sgd":
         return torch.optim.SGD(named, lr=config.network.lr, momentum=config.momentum)
     if config.optimizer == "rmsprop":
@@ -36,4 +45,24 @@ def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: floa
     """Learning rates of this step, from the configuration alone."""
     factor = decay(config.decay, progress)
     for group in optimizer.param_groups:
-        group["lr"] = getattr(config, group["name"]).lr * factor
+        group["lr"] = _rate(config, group["name"]) * factor
+
+
+def _settings(config: TrainConfig, name: str) -> GroupConfig:
+    settings: GroupConfig = getattr(config, name.partition(".")[0])
+    return settings
+
+
+def _rate(config: TrainConfig, name: str) -> float:
+    return _settings(config, name).lr * (config.head if name == HEAD else 1.0)
+
+
+def _with_head(groups: dict[str, list[nn.Parameter]], model: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The groups with the classifier of ``model`` taken out of the network's group."""
+    own = {id(p) for name in head_names(model) for p in model.get_submodule(name).parameters()}
+    split: dict[str, list[nn.Parameter]] = {}
+    for name, parameters in groups.items():
+        split[name] = [p for p in parameters if name != "network" or id(p) not in own]
+        if name == "network":
+            split[HEAD] = [p for p in parameters if id(p) in own]
+    return split

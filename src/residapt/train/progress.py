@@ -29,9 +29,17 @@ class ProgressBar(Callback):
         if not self.console.is_terminal:
             self.console.print(f"{self.title}: {steps - step} steps", markup=False, highlight=False)
             return
-        columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.completed}/{task.total}")]
+        columns = [
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}"),
+        ]
         self._progress = Progress(
-            *columns, TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[state]}"), console=self.console
+            *columns,
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=self.console,
         )
         self._task = self._progress.add_task(self.title, total=steps, completed=step, state="")
         self._progress.start()
@@ -50,7 +58,10 @@ class ProgressBar(Callback):
             self._printed = time.monotonic()
             passed = self._printed - self._started
             self.console.print(
-                f"{self.title}: step {info.step}/{info.steps}, {passed:.0f} s, {state}", markup=False, highlight=False, soft_wrap=True
+                f"{self.title}: step {info.step}/{info.steps}, {passed:.0f} s, {state}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
             )
 
     def on_notice(self, method: Method, step: int, notice: str) -> None:

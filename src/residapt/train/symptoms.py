@@ -1,4 +1,4 @@
-"""Signs that a run goes wrong, as functions from numbers to words; :mod:`residapt.train.health` collects the numbers."""
+"""Signs that a run goes wrong, as functions from numbers to words; :mod:`.health` collects the numbers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ LOG2 = math.log(2.0)
 class HealthConfig(Settings):
     """When the health monitor speaks."""
 
-    checks: int = Field(20, ge=1)
+    checks: int = Field(default=20, ge=1)
     """How often in a run predictions are looked at."""
-    samples: int = Field(256, ge=8)
+    samples: int = Field(default=256, ge=8)
     """Images of each domain that are looked at; at least 8 for each class."""
-    patience: int = Field(10, ge=1)
+    patience: int = Field(default=10, ge=1)
     """Logged steps in a row before a domain classifier is called stuck or perfect."""
-    stuck: float = Field(0.01, ge=0)
-    """A domain classifier whose loss has always been this close to log 2 has learned nothing."""
-    perfect: float = Field(0.98, gt=0.5, le=1)
+    stuck: float = Field(default=0.02, ge=0)
+    """A domain classifier whose mean loss since the start is not even this far below log 2 has learned nothing."""
+    perfect: float = Field(default=0.98, gt=0.5, le=1)
     """Mean domain accuracy from which the domains count as fully separated."""
-    few_classes: float = Field(0.5, gt=0, lt=1)
+    few_classes: float = Field(default=0.5, gt=0, lt=1)
     """Collapse: the effective number of predicted classes falls below this share of what it was."""
-    drift: float = Field(0.3, gt=0, lt=1)
+    drift: float = Field(default=0.3, gt=0, lt=1)
     """Prior drift: share of target images that would have to change class to get any known frequencies back."""
-    energy: float = Field(10.0, gt=1)
+    energy: float = Field(default=10.0, gt=1)
     """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
-    source_drop: float = Field(0.1, gt=0, lt=1)
+    source_drop: float = Field(default=0.1, gt=0, lt=1)
     """Source accuracy has fallen by more than this share."""
-    absent: float = Field(0.1, gt=0, lt=1)
+    absent: float = Field(default=0.1, gt=0, lt=1)
     """A class is missing if it is predicted less often than this share of its frequency in the source."""
-    worse: float = Field(2.0, gt=1)
+    worse: float = Field(default=2.0, gt=1)
     """A kind of trouble is told again when it has become this many times as bad."""
 
 
@@ -54,7 +54,7 @@ class Symptom:
 
 def stuck_adversary(losses: Sequence[float], unchanged: bool, config: HealthConfig) -> Symptom | None:
     """The domain classifier has learned nothing since the start; ``losses`` are all it ever had."""
-    if len(losses) < config.patience or not (unchanged or _at_log2(losses, config.stuck)):
+    if len(losses) < config.patience or not (unchanged or _only_guesses(losses, config.stuck)):
         return None
     if unchanged:
         why = "its weights have not changed at all. Raise train.adversary.lr (it must be above 0)."
@@ -66,13 +66,14 @@ def stuck_adversary(losses: Sequence[float], unchanged: bool, config: HealthConf
     return Symptom(
         "adversary_stuck",
         1.0,
-        f"the domain classifier has collapsed: it still guesses (loss {losses[-1]:.3f}, log 2 is {LOG2:.3f}) and so cannot "
-        f"pull the domains together; {why}",
+        f"the domain classifier has collapsed: since the start it does no better than guessing (loss {losses[-1]:.3f}, "
+        f"guessing gives {LOG2:.3f}) and so cannot pull the domains together; {why}",
     )
 
 
-def _at_log2(losses: Sequence[float], tolerance: float) -> bool:
-    return all(abs(loss - LOG2) <= tolerance for loss in losses)
+def _only_guesses(losses: Sequence[float], tolerance: float) -> bool:
+    """No better than log 2 on the whole, nor (but for the noise of a batch) at any time."""
+    return sum(losses) / len(losses) >= LOG2 - tolerance and min(losses) >= LOG2 - 3 * tolerance
 
 
 def perfect_adversary(accuracies: Sequence[float], config: HealthConfig) -> Symptom | None:
@@ -84,8 +85,9 @@ def perfect_adversary(accuracies: Sequence[float], config: HealthConfig) -> Symp
     return Symptom(
         "adversary_perfect",
         1.0,
-        f"the domain classifier is right {mean:.0%} of the time: the domains stay apart, and adaptation has little effect. Raise "
-        "discrepancy.weight, lower train.adversary.lr, or let it read a smaller layer with transform.features.",
+        f"the domain classifier is right {mean:.0%} of the time: the domains stay apart, and adaptation has little "
+        "effect. Raise discrepancy.weight, lower train.adversary.lr, or let it read a smaller layer with "
+        "transform.features.",
     )
 
 
@@ -98,9 +100,10 @@ def few_classes(now: Tensor, before: Tensor, names: Sequence[str], config: Healt
     return Symptom(
         "classes_collapse",
         had / left,
-        f"target predictions collapse onto few classes: about {left:.1f} classes are in use, the source network used {had:.1f}; "
-        f"{now[top]:.0%} of the target images are now '{names[top]}'. Lower discrepancy.weight or train.network.lr, stop "
-        "earlier, or choose an earlier checkpoint with --select infomax. If the target really holds only these classes, all is well.",
+        f"target predictions collapse onto few classes: about {left:.1f} classes are in use, the source network used "
+        f"{had:.1f}; {now[top]:.0%} of the target images are now '{names[top]}'. Lower discrepancy.weight or "
+        "train.network.lr, train for fewer steps, or choose an earlier checkpoint with --select infomax. If the target "
+        "really holds only these classes, all is well.",
     )
 
 
@@ -119,8 +122,9 @@ def prior_drift(
         "prior_drift",
         moved,
         f"predicted class frequencies of the target drift away ({moved:.0%} of the images): '{names[more]}' went from "
-        f"{before[more]:.0%} to {now[more]:.0%}, '{names[less]}' from {before[less]:.0%} to {now[less]:.0%}. Look at the examples "
-        "in the report; if they are wrong, lower discrepancy.weight or choose an earlier checkpoint with --select.",
+        f"{before[more]:.0%} to {now[more]:.0%}, '{names[less]}' from {before[less]:.0%} to {now[less]:.0%}. Look at the "
+        "examples in the report; if they are wrong, lower discrepancy.weight or choose an earlier checkpoint with "
+        "--select infomax.",
     )
 
 
@@ -137,8 +141,8 @@ def barrier(energies: Sequence[float], config: HealthConfig) -> Symptom | None:
     return Symptom(
         "barrier",
         severity,
-        f"the stream loss no longer holds: the target weights' distance from the source weights (energy) is {last:.3g}, {what} 1. "
-        f"{advice}, or lower train.transform.lr and train.network.lr.",
+        "the stream loss no longer holds: the distance of the target's weights from the source's (energy) is "
+        f"{last:.3g}, {what} 1. {advice}, or lower train.transform.lr and train.network.lr.",
     )
 
 
@@ -149,8 +153,8 @@ def all_shared(ranks: Mapping[str, tuple[int, int]]) -> Symptom | None:
     return Symptom(
         "ranks_zero",
         1.0,
-        "all ranks are zero: rank selection has removed every transform, so source and target now share all weights and training goes "
-        "on as plain domain confusion. Lower rank.step or rank.weight, or raise rank.every.",
+        "all ranks are zero: rank selection has removed every transform, so source and target now share all weights "
+        "and training goes on as plain domain confusion. Lower rank.step or rank.weight, or raise rank.every.",
     )
 
 
@@ -162,8 +166,8 @@ def source_falling(now: float, best: float, config: HealthConfig) -> Symptom | N
     return Symptom(
         "source_falling",
         drop,
-        f"accuracy on the source fell from {best:.0%} to {now:.0%}: the network forgets its classes. Lower train.network.lr or "
-        "discrepancy.weight, or keep the source network as it is with train_source = false.",
+        f"accuracy on the source fell from {best:.0%} to {now:.0%}: the network forgets its classes. Lower "
+        "train.network.lr or discrepancy.weight, or keep the source network as it is with train_source = false.",
     )
 
 
@@ -183,9 +187,10 @@ def lacking_classes(
     return Symptom(
         "classes_absent",
         float(len(found)),
-        f"the target seems to lack {len(found)} of {len(names)} source classes: {shown} are (almost) never predicted, neither by the "
-        "source network nor after adaptation. If that is so, leave their folders out of the source and adapt again: aligning domains "
-        "whose classes differ pushes images into the wrong class. If they are there, they are being missed: label a few and check.",
+        f"the target seems to lack {len(found)} of {len(names)} source classes: {shown}. They are (almost) never "
+        "predicted, neither by the source network nor after adaptation. If the target really lacks them, leave their "
+        "folders out of the source and adapt again: aligning domains whose classes differ pushes images into wrong "
+        "classes. If not, they are being missed: label a few images and check.",
     )
 
 

@@ -39,7 +39,7 @@ class Trainer:
         self.batches = Batches(
             pair, size=config.batch_size, seed=config.seed, rank=self.engine.rank, world=self.engine.world
         )
-        self.optimizer: Optimizer = build_optimizer(method.groups(), config)
+        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
         torch.manual_seed(derived_seed(config.seed, "dropout"))

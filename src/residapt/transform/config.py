@@ -65,7 +65,9 @@ class TransformConfig(Settings):
     def _not_negative(cls, ranks: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         for pattern, (left, right) in ranks.items():
             if min(left, right) < 0:
-                raise ValueError(f"the ranks of '{pattern}' must be 0 or more, got [{left}, {right}]; 0 shares the layer")
+                raise ValueError(
+                    f"the ranks of '{pattern}' must be 0 or more, got [{left}, {right}]; 0 shares the layer"
+                )
         return ranks
 
 

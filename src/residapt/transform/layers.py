@@ -48,7 +48,13 @@ def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig)
     else:
         bias_rank = config.bias_rank if has_bias and min(left, right) > 0 else 0
         made = ResidualTransform(
-            outputs, inputs, left_rank=left, right_rank=right, bias_rank=bias_rank, nonlinearity=nonlinearity, has_bias=has_bias
+            outputs,
+            inputs,
+            left_rank=left,
+            right_rank=right,
+            bias_rank=bias_rank,
+            nonlinearity=nonlinearity,
+            has_bias=has_bias,
         )
     return made.to(weight)
 
@@ -87,7 +93,9 @@ def _up_to_features(model: nn.Module, features: str | None, names: Sequence[str]
     modules = [name for name, _ in model.named_modules()]
     if features not in modules:
         near = difflib.get_close_matches(features, modules, n=3, cutoff=0.3) or modules[1:4]
-        raise ModelError(f"features='{features}' is not a module of {type(model).__name__}. Did you mean {', '.join(near)}?")
+        raise ModelError(
+            f"features='{features}' is not a module of {type(model).__name__}. Did you mean {', '.join(near)}?"
+        )
     last = max(i for i, name in enumerate(modules) if name == features or name.startswith(f"{features}."))
     position = {name: i for i, name in enumerate(modules)}
     return {name for name in names if position[_owner(name, position)] <= last}

@@ -10,7 +10,6 @@ biases"), while :math:`A_1` and :math:`B_1`, on the output side, have nothing to
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +17,37 @@ from torch import Tensor, nn
 Nonlinearity = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
 class Residual:
-    r"""The factors of :math:`\Theta^t - \Theta^s` for one forward pass; dense matrices are formed only on demand."""
+    r"""The factors of :math:`\Theta^t - \Theta^s` for one step; dense matrices are formed only on demand.
 
-    B1: Tensor
-    core: Tensor
-    B2: Tensor
-    bias_core: Tensor | None = None
-    bias_B2: Tensor | None = None
+    The inner matrix S = :math:`\sigma(T)` is computed when it is first needed, so that a layer that multiplies by its
+    weights anyway can get :math:`\Theta^s A_2` from the same product (:meth:`use_product`).
+    """
+
+    def __init__(self, transform: ResidualTransform, weight: Tensor, bias: Tensor | None) -> None:
+        self.transform, self.source = transform, weight
+        self.B1, self.B2 = transform.B1, transform.B2
+        self.bias_core: Tensor | None = None
+        if transform.has_bias and bias is not None:
+            self.bias_core = transform.nonlinearity(transform.bias_core(bias))
+            self.bias_B2 = transform.bias_B2
+        self._core: Tensor | None = None
+
+    @property
+    def core(self) -> Tensor:
+        r""":math:`S = \sigma(T)`, shape (l, r)."""
+        if self._core is None:
+            self._core = self.transform.nonlinearity(self.transform.core(self.source))
+        return self._core
+
+    @property
+    def core_is_known(self) -> bool:
+        """Whether S has been computed."""
+        return self._core is not None
+
+    def use_product(self, product: Tensor) -> None:
+        r"""Compute S from :math:`\Theta^s A_2`, shape (C, r)."""
+        self._core = self.transform.nonlinearity(self.transform.core_from(product))
 
     def weight(self) -> Tensor:
         r""":math:`\Delta W = B_1 S B_2^\top`."""
@@ -35,20 +56,29 @@ class Residual:
 
     def add_to_weight(self, theta: Tensor) -> Tensor:
         r""":math:`W + \Delta W`, in one pass over the C x N matrix."""
-        if self.core.numel() == 0:
+        if self.is_zero:
             return theta
         left, right = self._two_factors()
         return torch.addmm(theta, left, right.T)
 
     def add_to_bias(self, bias: Tensor) -> Tensor:
         r""":math:`b + \Delta b`, the biases' own block."""
-        if self.bias_core is None or self.bias_B2 is None or self.bias_core.numel() == 0:
+        if self.bias_core is None or self.bias_core.numel() == 0:
             return bias
         return bias + self.B1 @ (self.bias_core @ self.bias_B2.T).squeeze(1)
+
+    def add_to_output(self, y: Tensor, x: Tensor) -> Tensor:
+        r""":math:`y + \Delta W x` for rows ``x`` and ``y``, without forming :math:`\Delta W`."""
+        return y if self.is_zero else torch.addmm(y, (x @ self.B2) @ self.core.T, self.B1.T)
 
     def apply(self, x: Tensor) -> Tensor:
         r""":math:`\Delta W x` for rows ``x``, without forming :math:`\Delta W`."""
         return ((x @ self.B2) @ self.core.T) @ self.B1.T
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether a rank of 0 leaves the weights as they are."""
+        return min(self.transform.ranks) == 0
 
     def energy(self) -> Tensor:
         r""":math:`\|\Delta\Theta\|_F^2 = \mathrm{tr}(S^\top (B_1^\top B_1) S (B_2^\top B_2))`, a term of Eq. 8.
@@ -57,7 +87,7 @@ class Residual:
         """
         gram = self.B1.T @ self.B1
         total = ((gram @ self.core) * (self.core @ (self.B2.T @ self.B2))).sum()
-        if self.bias_core is not None and self.bias_B2 is not None:
+        if self.bias_core is not None:
             right = self.bias_B2.T @ self.bias_B2
             total = total + ((gram @ self.bias_core) * (self.bias_core @ right)).sum()
         return total
@@ -142,19 +172,19 @@ class ResidualTransform(nn.Module):
         r"""The inner matrix :math:`T = A_1^\top W A_2 + D` of the weights, which rank selection shrinks."""
         if self.D.shape[0] <= self.D.shape[1]:
             return torch.addmm(self.D, self.A1.T @ weight, self.A2)
-        return torch.addmm(self.D, self.A1.T, weight @ self.A2)
+        return self.core_from(weight @ self.A2)
+
+    def core_from(self, product: Tensor) -> Tensor:
+        r"""T from the product :math:`W A_2`."""
+        return torch.addmm(self.D, self.A1.T, product)
 
     def bias_core(self, bias: Tensor) -> Tensor:
         r"""The biases' block of the inner matrix, :math:`A_1^\top b\, a_2 + d`."""
         return torch.addmm(self.bias_D, (self.A1.T @ bias).unsqueeze(1), self.bias_A2)
 
     def residual(self, weight: Tensor, bias: Tensor | None = None) -> Residual:
-        """The factors of the residual at the source weights, ready to be applied or measured."""
-        core = self.nonlinearity(self.core(weight))
-        if not self.has_bias or bias is None:
-            return Residual(self.B1, core, self.B2)
-        bias_core = self.nonlinearity(self.bias_core(bias))
-        return Residual(self.B1, core, self.B2, bias_core, self.bias_B2)
+        """The residual at the source weights, ready to be applied or measured."""
+        return Residual(self, weight, bias)
 
     def forward(self, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Target weight matrix and bias of the layer."""

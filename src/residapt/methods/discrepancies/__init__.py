@@ -30,18 +30,19 @@ def build_discrepancy(
     if kind in ("mmd", "rbf_mmd", "mk_mmd", "coral"):
         return Moments(distance_named(kind, config), layer=layer)
     outputs = probe(two, example, () if layer is None else (layer,))
-    if kind in ("rman", "cdan", "cdan_e") and layer is not None:
-        width, classes = outputs.inner[layer].flatten(1).shape[1], outputs.logits.shape[1]
-        return build_joined(kind, config, width, classes, layer)
     features = outputs.features if layer is None else outputs.inner[layer].flatten(1)
-    return Adversarial(
-        features.shape[1],
-        confusion=cast(Confusion, kind),
-        hidden=config.hidden,
-        dropout=config.dropout,
-        seed=config.seed,
-        layer=layer,
-    )
+    if kind in ("rman", "cdan", "cdan_e") and layer is not None:
+        made: Adversarial = build_joined(kind, config, features.shape[1], outputs.logits.shape[1], layer)
+    else:
+        made = Adversarial(
+            features.shape[1],
+            confusion=cast(Confusion, kind),
+            hidden=config.hidden,
+            dropout=config.dropout,
+            seed=config.seed,
+            layer=layer,
+        )
+    return made.to(features)
 
 
 def build_own_discrepancy(
@@ -50,7 +51,7 @@ def build_own_discrepancy(
     """For a method that is its discrepancy: another kind would make its name untrue, so it is refused."""
     if config.kind not in (None, kind):
         raise ConfigError(
-            f"discrepancy.kind = '{config.kind}' does not go with method '{method}', which is '{kind}' itself. "
+            f"discrepancy.kind = '{config.kind}' does not go with method '{method}', which is '{kind}'. "
             f"Leave it out, or use --method rpt --discrepancy {config.kind}."
         )
     return build_discrepancy(config, kind, two, example)

@@ -51,7 +51,7 @@ class Joined(Adversarial):
         return joined
 
     def weights(self, source: Outputs, target: Outputs) -> DomainLogits | None:
-        """Sure predictions count more, each domain normalised for itself; None without entropy conditioning."""
+        """Sure predictions count more, each domain normalised for itself (CDAN+E only)."""
         if not self.entropy:
             return None
         return DomainLogits(*(entropy_weights(outputs.logits.softmax(dim=1)) for outputs in (source, target)))

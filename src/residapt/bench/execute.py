@@ -1,0 +1,116 @@
+"""One run of a grid: warm start, adaptation, evaluation, record."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from residapt import __version__
+from residapt.bench.plan import Plan
+from residapt.bench.tasks import Task, load_task
+from residapt.methods import MethodConfig
+from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.models.specs import build_model
+from residapt.train import Callback, Curve, GroupConfig, Method, TrainConfig, accuracy
+
+NUM_CLASSES = 10
+
+
+def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback] = ()) -> dict[str, Any]:
+    """Run a plan and give its record. The last iterate counts; target labels are used here, at the end, only."""
+    task = load_task(plan.task, plan.arch, root)
+    network = warm_start(plan, task, cache)
+    if plan.method == "source_only":
+        plan = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
+    curve = Curve([task.evaluations[0]], plan.train.evaluate_every)
+    trainer = make_trainer(
+        plan.method, network, task.pair, method=plan.settings, train=plan.train, callbacks=(*callbacks, curve)
+    )
+    before = trainer.method.two.ranks()
+    counts = parameter_counts(trainer.method)
+    started = time.monotonic()
+    method = trainer.run()
+    seconds = time.monotonic() - started
+    scores = {item.name: round(accuracy(method, item), 3) for item in task.evaluations}
+    return {
+        "key": plan.key(),
+        "plan": plan.model_dump(mode="json"),
+        "accuracy": scores,
+        "protocols": {item.name: item.protocol for item in task.evaluations},
+        "selection": "last iterate",
+        "curve": curve.points,
+        "ranks": {"before": before, "after": method.two.ranks()},
+        "parameters": {**counts, "after": parameter_counts(method)["training"]},
+        "seconds": round(seconds, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "data": {"official": task.official, "files": task.files},
+        "environment": environment(),
+    }
+
+
+def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
+    """The network trained on the source, from the cache where another run has made it already."""
+    torch.manual_seed(plan.source.seed)
+    network = build_model(plan.arch, num_classes=NUM_CLASSES, in_channels=_channels(task))
+    path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
+    if path.exists():
+        network.load_state_dict(load_file(path))
+        return network
+    train = TrainConfig(
+        steps=plan.source.steps,
+        batch_size=plan.source.batch_size,
+        seed=plan.source.seed,
+        beta1=0.9,
+        network=GroupConfig(lr=plan.source.lr, weight_decay=plan.source.weight_decay),
+    )
+    fit("source_only", network, source_pair(task.pair.source), method=MethodConfig(), train=train)
+    cache.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
+    temporary.replace(path)
+    return network
+
+
+def parameter_counts(method: Method) -> dict[str, int]:
+    """Parameters in training by group, and of what is deployed."""
+    groups = {name: sum(p.numel() for p in parameters) for name, parameters in method.groups().items()}
+    deployed = sum(parameter.numel() for parameter in method.two.model.parameters())
+    return {**groups, "training": sum(groups.values()), "deployed": deployed}
+
+
+def environment() -> dict[str, str]:
+    """Versions and commit, so that a record can be traced."""
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    return {
+        "residapt": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": commit,
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def _source_key(plan: Plan) -> str:
+    import hashlib
+
+    return hashlib.sha256(plan.source.model_dump_json().encode()).hexdigest()[:12]
+
+
+def _channels(task: Task) -> int:
+    index = torch.zeros(1, dtype=torch.long)
+    return int(task.pair.source.images.fetch(index, torch.Generator()).shape[1])

@@ -1,0 +1,102 @@
+"""Tables from records only: published, ours (mean, std, n, what varied), difference. A cell without runs stays empty."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from residapt.bench.published import PUBLISHED, Published
+
+HEADINGS = (
+    "task",
+    "network",
+    "method",
+    "recipe",
+    "published",
+    "ours",
+    "std",
+    "n",
+    "varied",
+    "difference",
+    "target train",
+    "source",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    task: str
+    arch: str
+    method: str
+    recipe: str
+    varied: str
+    note: str
+    values: tuple[float, ...]
+    train: tuple[float, ...]
+    source: tuple[float, ...]
+
+    @property
+    def published(self) -> Published | None:
+        """The paper's number."""
+        return PUBLISHED.get(self.task, {}).get((self.arch, self.method))
+
+    def cells(self) -> tuple[str, ...]:
+        """Text of the columns of ``HEADINGS``."""
+        paper = self.published
+        mean = statistics.fmean(self.values) if self.values else None
+        return (
+            self.task,
+            self.arch,
+            self.method,
+            self.recipe if not self.note else f"{self.recipe}, {self.note}",
+            f"{paper.percent:.1f}" if paper else "",
+            "" if mean is None else f"{mean:.1f}",
+            f"{statistics.stdev(self.values):.2f}" if len(self.values) > 1 else "",
+            str(len(self.values)) if self.values else "",
+            self.varied if self.values else "",
+            f"{mean - paper.percent:+.1f}" if paper and mean is not None else "",
+            f"{statistics.fmean(self.train):.1f}" if self.train else "",
+            f"{statistics.fmean(self.source):.1f}" if self.source else "",
+        )
+
+
+def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """Group records into rows; published methods that have no run give rows with empty cells."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        plan = record["plan"]
+        key = (plan["task"], plan["arch"], plan["method"], plan["recipe"], plan["varied"], plan["note"])
+        groups.setdefault(key, []).append(record)
+    for task in sorted({key[0] for key in groups}):
+        for arch, method in PUBLISHED.get(task, {}):
+            if not any(key[:3] == (task, arch, method) for key in groups):
+                groups[task, arch, method, "", "", ""] = []
+    return [_row(key, found) for key, found in sorted(groups.items())]
+
+
+def _row(key: Sequence[str], records: list[dict[str, Any]]) -> Row:
+    task, arch, method, recipe, varied, note = key
+    scores = [record["accuracy"] for record in records]
+    values, train, source = (tuple(s[name] for s in scores) for name in ("target_test", "target_train", "source_test"))
+    return Row(task, arch, method, recipe, varied, note, values, train, source)
+
+
+def rich_table(rows: Iterable[Row]) -> Table:
+    """For a terminal."""
+    table = Table(*HEADINGS)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def markdown_table(rows: Iterable[Row]) -> str:
+    """For the documentation."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,85 @@
+"""Digit tasks as pairs of domains: which files, how they become tensors, and what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from residapt.data.digits import read_mnist, read_svhn, read_usps
+from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.data.imageset import ImageSet
+from residapt.data.transforms import resize, to_grey, to_rgb
+from residapt.errors import ConfigError
+from residapt.models.inputs import InputSpec, input_spec
+from residapt.train import Evaluation
+
+READERS: dict[str, Callable[[Path, str], ImageSet]] = {"svhn": read_svhn, "mnist": read_mnist, "usps": read_usps}
+TASKS = {"svhn-mnist": ("svhn", "mnist"), "mnist-usps": ("mnist", "usps"), "usps-mnist": ("usps", "mnist")}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Both domains in the form that one architecture reads, and the sets that are only scored."""
+
+    pair: DomainPair
+    evaluations: tuple[Evaluation, ...]
+    official: bool
+    """Whether every file was, byte for byte, the published one."""
+    files: tuple[str, ...]
+    """Names and checksums of what was read."""
+
+
+def load_task(name: str, arch: str, root: Path) -> Task:
+    """Read a task's files; the target's training labels stay behind in its evaluation."""
+    if name not in TASKS:
+        raise ConfigError(f"there is no task '{name}'; tasks: {', '.join(TASKS)}.")
+    source, target = TASKS[name]
+    spec = input_spec(arch)
+    sets = {
+        (which, split): _read(which, split, root, spec) for which in (source, target) for split in ("train", "test")
+    }
+    train_s, test_s = sets[source, "train"], sets[source, "test"]
+    train_t, test_t = sets[target, "train"], sets[target, "test"]
+    pair = DomainPair(_labelled(train_s, spec), _images(train_t, spec))
+    evaluations = (
+        Evaluation("target_test", _labelled(test_t, spec)),
+        Evaluation("target_train", _labelled(train_t, spec), protocol="transductive"),
+        Evaluation("source_test", _labelled(test_s, spec), stream="source"),
+    )
+    files = tuple(f"{item.name} {item.checksum}" for item in sets.values())
+    return Task(pair, evaluations, all(item.official for item in sets.values()), files)
+
+
+@lru_cache(maxsize=8)
+def _read(which: str, split: str, root: Path, spec: InputSpec) -> ImageSet:
+    from dataclasses import replace
+
+    found = READERS[which](root, split)
+    images = to_grey(found.images) if spec.channels == 1 and found.images.shape[1] == 3 else found.images
+    images = to_rgb(images) if spec.channels == 3 and images.shape[1] == 1 else images
+    return replace(found, images=resize(images, spec.size))
+
+
+def _images(data: ImageSet, spec: InputSpec) -> TensorImages:
+    return TensorImages(data.images, Scale(spec), name=data.name)
+
+
+def _labelled(data: ImageSet, spec: InputSpec) -> Labelled:
+    return Labelled(_images(data, spec), data.labels)
+
+
+class Scale:
+    """uint8 to floats with the network's mean and standard deviation, in one pass."""
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.mean = torch.tensor(spec.mean).view(1, -1, 1, 1) * 255
+        self.std = torch.tensor(spec.std).view(1, -1, 1, 1) * 255
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Normalised floats."""
+        return images.float().sub_(self.mean).div_(self.std)

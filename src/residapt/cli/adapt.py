@@ -1,0 +1,163 @@
+"""``residapt adapt``: two folders in, a network for the second one out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from residapt.cli.app import app, console
+
+if TYPE_CHECKING:
+    from residapt.summary import RunSummary
+    from residapt.workflow import AdaptedRun
+
+EXAMPLE = "Example: residapt adapt -s photos/ -t new_site/ -m timm:resnet50 --weights resnet50.safetensors -o run/"
+DATA, NETWORK, TRAINING, RESULT = "Data", "Network", "Training", "Result"
+
+
+def _option(*names: str, help: str, panel: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel)
+
+
+@app.command(epilog=EXAMPLE)
+def adapt(
+    source: Annotated[
+        Path | None, _option("--source", "-s", help="Folder with one folder of images for each class.", panel=DATA)
+    ] = None,
+    target: Annotated[
+        Path | None, _option("--target", "-t", help="Folder of unlabelled images, at any depth.", panel=DATA)
+    ] = None,
+    out: Annotated[Path | None, _option("--out", "-o", help="New folder for the result.", panel=RESULT)] = None,
+    evaluate: Annotated[
+        Path | None, _option("--evaluate", help="Labelled folder to score at the end; never trained on.", panel=DATA)
+    ] = None,
+    image_size: Annotated[int | None, _option("--image-size", help="Height and width in pixels.", panel=DATA)] = None,
+    model: Annotated[
+        str | None,
+        _option("--model", "-m", help="lenet, torchvision:NAME, timm:NAME, hf:NAME or module:factory.", panel=NETWORK),
+    ] = None,
+    weights: Annotated[
+        Path | None, _option("--weights", help="Weights to start from (.safetensors, .pth).", panel=NETWORK)
+    ] = None,
+    base: Annotated[
+        Path | None, _option("--base", help="Run or weights already trained on the source; skips that.", panel=NETWORK)
+    ] = None,
+    method: Annotated[
+        str | None, _option("--method", help="How to adapt; see residapt methods.", panel=TRAINING)
+    ] = None,
+    steps: Annotated[
+        int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
+    ] = None,
+    device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
+    seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
+    select: Annotated[
+        str | None, _option("--select", help="last, or the label-free score that picks the checkpoint.", panel=RESULT)
+    ] = None,
+    force: Annotated[
+        bool, _option("--force", help="Hand out the adapted network even if it looks worse.", panel=RESULT)
+    ] = False,
+    tensorboard: Annotated[
+        bool, _option("--tensorboard", help="Write event files for TensorBoard.", panel=RESULT)
+    ] = False,
+    config: Annotated[Path | None, _option("--config", help="TOML file with settings.", panel=TRAINING)] = None,
+    changes: Annotated[
+        list[str] | None, _option("--set", help="Change one setting: key=value. Repeatable.", panel=TRAINING)
+    ] = None,
+) -> None:
+    """Adapt a network to unlabelled images of a new place, camera or season."""
+    from residapt.config import load_config
+    from residapt.errors import ConfigError
+    from residapt.workflow import Request, run_request
+
+    given = {
+        "data.source": source,
+        "data.target": target,
+        "data.evaluate": evaluate,
+        "data.image_size": image_size,
+        "model.spec": model,
+        "model.weights": weights,
+        "model.base": base,
+        "method": method,
+        "train.steps": steps,
+        "device": device,
+        "seed": seed,
+        "select": select,
+        "force": True if force else None,
+    }
+    if out is None:
+        raise ConfigError("no output is given. Name a new folder for the result with -o.")
+    settings = load_config(config, [*_overrides(given), *(changes or ())])
+    request = Request(
+        config=settings,
+        source=settings.data.source,
+        target=settings.data.target,
+        evaluate=settings.data.evaluate,
+        out=out,
+        console=console,
+        tensorboard=tensorboard,
+    )
+    show_result(run_request(request), out)
+
+
+def _overrides(given: dict[str, Any]) -> list[str]:
+    """The options that were used, as ``key=value``; texts are quoted, for a folder may be called "1"."""
+    used = {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v is not None}
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in used.items()]
+
+
+def show_result(run: AdaptedRun, out: Path) -> None:
+    """The verdict in two sentences, accuracy if it is known, ranks, files, and what to do next."""
+    for line in result_lines(run.summary, out):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def result_lines(summary: RunSummary, out: Path) -> list[str]:
+    """What is printed at the end."""
+    quoted = shlex.quote(str(out))
+    lines = ["", _verdict(summary), *_accuracy(summary), *_ranks(summary)]
+    lines += [
+        f"Files in {out}: report.html (open it), model.safetensors, adapter/, config.toml, metrics.jsonl, summary.json."
+    ]
+    lines += [f"Next: residapt predict {quoted} images/ -o predictions.csv"]
+    return lines
+
+
+def _verdict(summary: RunSummary) -> str:
+    verdict = summary.verdict
+    first = {
+        True: "Adaptation helped, judged without target labels",
+        False: "The adapted network looks worse than the source network",
+        None: "It is not clear whether adaptation helped",
+    }[verdict.helped]
+    reasons = "; ".join(verdict.reasons)
+    if verdict.handed_out == "source":
+        second = "So model.safetensors is the source network; --force hands out the adapted one."
+    elif verdict.helped is False:
+        second = "model.safetensors is the adapted network all the same, as --force asks."
+    else:
+        second = f"model.safetensors is the adapted network ({summary.selected})."
+    return f"{first}: {reasons}. {second}"
+
+
+def _accuracy(summary: RunSummary) -> list[str]:
+    if not summary.accuracies:
+        return []
+    before, after = (next(a for a in summary.accuracies if a.stage == s) for s in ("source_only", "adapted"))
+    return [
+        f"Accuracy on {after.name} ({after.images} images, {after.protocol}): {before.percent:.1f} % with the source "
+        f"network, {after.percent:.1f} % adapted."
+    ]
+
+
+def _ranks(summary: RunSummary) -> list[str]:
+    if not summary.ranks:
+        return []
+    own = [layer for layer in summary.ranks if min(layer.after) > 0]
+    shown = ", ".join(f"{layer.layer} [{layer.after[0]}, {layer.after[1]}]" for layer in own[:6])
+    more = f" and {len(own) - 6} more" if len(own) > 6 else ""
+    kept = f": {shown}{more}" if own else ""
+    return [f"{len(own)} of {len(summary.ranks)} layers differ between the domains (ranks [l, r]){kept}."]

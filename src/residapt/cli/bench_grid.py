@@ -1,0 +1,113 @@
+"""``residapt bench svhn-mnist`` and its kind, and ``residapt bench table``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residapt.cli.app import bench_app, console
+from residapt.errors import ConfigError
+
+DataRoot = Annotated[
+    Path | None, typer.Option("--data", help="Folder with the data sets; RESIDAPT_DATA when not given.")
+]
+
+
+def grid_command(task: str, title: str) -> None:
+    """Register one command for a task."""
+
+    @bench_app.command(
+        task, help=title, epilog=f"Example: residapt bench {task} --methods dann_flip,rpt --seeds 5 --jobs 2"
+    )
+    def run(
+        data: DataRoot = None,
+        arch: Annotated[str, typer.Option(help="Network: lenet, svhnet, dtn, ...")] = "lenet",
+        methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "source_only,dann_flip,rpt",
+        seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
+        first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+        steps: Annotated[int, typer.Option(min=0, help="Adaptation steps of each run.")] = 6000,
+        jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
+        vary: Annotated[str, typer.Option(help="What a seed changes: all, or order.")] = "all",
+        note: Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")] = "",
+        tries: Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")] = 1,
+        changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
+        out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
+        cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
+    ) -> None:
+        from residapt.bench.grid import run_grid
+        from residapt.bench.plan import make_plans
+        from residapt.config import load_config
+
+        config = load_config(
+            None, [f"train.steps={steps}", "train.evaluate_every=1000", "train.log_every=500", *(changes or ())]
+        )
+        if vary not in ("all", "order"):
+            raise ConfigError(f"--vary {vary!r}: use 'all' or 'order'.")
+        plans = make_plans(
+            task,
+            arch,
+            [name for name in methods.split(",") if name],
+            range(first_seed, first_seed + seeds),
+            train=config.train,
+            settings=method_settings(config),
+            varied=vary,  # type: ignore[arg-type]
+            note=note,
+            tries=tries,
+        )
+        run_grid(
+            plans,
+            out=out or Path("benchmarks/results") / f"{task}.jsonl",
+            root=data_root(data),
+            cache=cache,
+            jobs=jobs,
+            on_record=lambda record: console.print(_line(record), highlight=False),
+        )
+
+
+def method_settings(config: object) -> object:
+    """The method's part of a whole configuration."""
+    from residapt.methods import MethodConfig
+
+    return MethodConfig(**{name: getattr(config, name) for name in MethodConfig.model_fields})
+
+
+def data_root(given: Path | None) -> Path:
+    """The data folder, from the option or the environment."""
+    found = given or (Path(os.environ["RESIDAPT_DATA"]) if os.environ.get("RESIDAPT_DATA") else None)
+    if found is None:
+        raise ConfigError("where is the data? Give --data FOLDER, or set RESIDAPT_DATA.")
+    if not found.is_dir():
+        raise ConfigError(f"data folder '{found}' does not exist.")
+    return found
+
+
+def _line(record: dict[str, object]) -> str:
+    plan, scores = record["plan"], record["accuracy"]
+    return f"{plan['method']} seed {plan['seed']}: target test {scores['target_test']:.1f} %, {record['seconds']} s"  # type: ignore[index]
+
+
+@bench_app.command(epilog="Example: residapt bench table benchmarks/results/*.jsonl --markdown")
+def table(
+    files: Annotated[list[Path], typer.Argument(help="JSONL files of records.")],
+    markdown: Annotated[bool, typer.Option(help="Print Markdown.")] = False,
+) -> None:
+    """Published and measured accuracies side by side, from records only."""
+    from residapt.bench.grid import read_records
+    from residapt.bench.table import markdown_table, rich_table, rows_of
+
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"there is no file '{file}'.")
+    rows = rows_of(read_records(files))
+    console.print(markdown_table(rows) if markdown else rich_table(rows), highlight=False, soft_wrap=markdown)
+
+
+for _task, _title in (
+    ("svhn-mnist", "SVHN to MNIST: the paper's Tables 3 and 4."),
+    ("mnist-usps", "MNIST to USPS."),
+    ("usps-mnist", "USPS to MNIST."),
+):
+    grid_command(_task, _title)

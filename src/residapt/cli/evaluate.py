@@ -1,0 +1,92 @@
+"""``residapt eval``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from residapt.cli.app import app, console
+from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument
+from residapt.cli.progress import image_progress, list_unreadable
+
+if TYPE_CHECKING:
+    from residapt.deploy import FolderScores
+
+# A wider matrix than this does not fit a terminal; the file has all of it.
+_MATRIX = 12
+
+
+@app.command("eval", epilog="Example: residapt eval run/ labelled/ -o scores.json")
+def evaluate(
+    run: RunArgument,
+    labelled: Annotated[Path, typer.Argument(help="Folder with one folder of images for each class.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all scores into this JSON file.")] = None,
+    batch_size: BatchOption = 64,
+    device: DeviceOption = "auto",
+    base: BaseOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Score a run on labelled images: accuracy, each class, confusion matrix, average precision."""
+    from residapt.atomic import atomic_file, refuse_existing
+    from residapt.deploy import evaluate_folder, load_run
+
+    if out is not None:
+        refuse_existing(out, overwrite=overwrite)
+    deployed = load_run(run, base=base, device=device)
+    with image_progress("scoring") as on_images:
+        scores = evaluate_folder(deployed, labelled, batch_size=batch_size, on_images=on_images)
+    if out is not None:
+        with atomic_file(out, overwrite=overwrite) as temporary:
+            temporary.write_text(scores.model_dump_json(indent=1), encoding="utf-8")
+    show_scores(scores)
+    list_unreadable(scores.unreadable)
+
+
+def show_scores(scores: FolderScores) -> None:
+    """Totals, a table of classes, and the confusion matrix where it fits."""
+    ap = "-" if scores.average_precision is None else f"{scores.average_precision:.3f}"
+    console.print(
+        f"accuracy {scores.accuracy:.2f} % on {scores.images} images ({PROTOCOLS[scores.protocol]}), "
+        f"mean of the classes {scores.class_accuracy:.2f} %, average precision {ap}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(class_table(scores))
+    if len(scores.classes) <= _MATRIX:
+        console.print(confusion_table(scores))
+
+
+PROTOCOLS = {
+    "transductive": "transductive: some were seen, unlabelled, in adaptation",
+    "held-out": "held-out",
+    "unknown": "not known whether they were seen in adaptation",
+}
+
+
+def class_table(scores: FolderScores) -> Table:
+    """A row for each class."""
+    table = Table("class", title="Classes")
+    for column in ("images", "accuracy", "precision", "AP"):
+        table.add_column(column, justify="right")
+    for row in scores.classes:
+        ap = "-" if row.average_precision is None else f"{row.average_precision:.3f}"
+        table.add_row(escape(row.name), str(row.images), _percent(row.accuracy), _percent(row.precision), ap)
+    return table
+
+
+def confusion_table(scores: FolderScores) -> Table:
+    """Counts: true classes down, predicted ones across."""
+    table = Table("true \\ predicted", title="Confusion matrix")
+    for row in scores.classes:
+        table.add_column(escape(row.name), justify="right")
+    for row, counts in zip(scores.classes, scores.confusion, strict=True):
+        table.add_row(escape(row.name), *map(str, counts))
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"

@@ -1,0 +1,42 @@
+"""``residapt export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residapt.cli.app import app, console
+from residapt.cli.options import BaseOption, OverwriteOption, RunArgument
+
+
+@app.command(epilog="Example: residapt export run/ --format onnx -o camera-7.onnx")
+def export(
+    run: RunArgument,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="onnx, torch-export, safetensors or state-dict.")
+    ] = "onnx",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write; by default target.onnx and so on in the run.")
+    ] = None,
+    base: BaseOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write the target network for other programs, checked against the network itself."""
+    from residapt.atomic import refuse_existing
+    from residapt.deploy import FORMATS, default_output, load_run
+    from residapt.deploy import export as export_model
+    from residapt.errors import ConfigError
+
+    if form not in FORMATS:
+        raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {form!r}.")
+    path = out or default_output(run, form)
+    refuse_existing(path, overwrite=overwrite)
+    done = export_model(load_run(run, base=base), form, path, overwrite=overwrite)
+    check = (
+        "the same tensors" if form in ("safetensors", "state-dict") else f"logits agree within {done.difference:.0e}"
+    )
+    console.print(
+        f"{done.path} ({done.size / 1e6:.1f} MB, {form}; {check})", markup=False, highlight=False, soft_wrap=True
+    )

@@ -1,0 +1,53 @@
+"""``residapt predict``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from residapt.cli.app import app, messages
+from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument
+from residapt.cli.progress import image_progress, list_unreadable
+
+_FORMATS: dict[str | None, Literal["csv", "jsonl"] | None] = {None: None, "csv": "csv", "jsonl": "jsonl"}
+
+
+@app.command(epilog="Example: residapt predict run/ images/ -o predictions.csv")
+def predict(
+    run: RunArgument,
+    images: Annotated[Path, typer.Argument(help="Folder of images, at any depth, or one image.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for the rows; without it they are printed.")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="csv or jsonl; by default as the file's name ends, else csv.")
+    ] = None,
+    batch_size: BatchOption = 64,
+    device: DeviceOption = "auto",
+    base: BaseOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write path, class and probability of every image; unreadable ones are listed."""
+    from residapt.atomic import refuse_existing
+    from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions
+    from residapt.errors import ConfigError
+
+    if form not in _FORMATS:
+        raise ConfigError(f"--format must be csv or jsonl, got {form!r}.")
+    rows_as = _FORMATS[form]
+    if out is not None:
+        refuse_existing(out, overwrite=overwrite)
+    deployed = load_run(run, base=base, device=device)
+    with image_progress("predicting") as on_images:
+        rows = predict_folder(deployed, images, batch_size=batch_size, on_images=on_images)
+        if out is None:
+            sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+            count = print_predictions(rows, sys.stdout, rows_as or "csv")
+        else:
+            count = write_predictions(rows, out, form=rows_as, overwrite=overwrite)
+    list_unreadable({bad.path: bad.reason for bad in count.unreadable})
+    where = "" if out is None else f": {out}"
+    messages.print(f"{count.images} images predicted{where}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,148 @@
+"""Data sets, loaders and tensors as users have them, read through one door; labels only where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+
+from residapt.data.domains import BatchTransform
+from residapt.data.folders import InputForm
+from residapt.data.rows import LABEL_KEYS, image_of, label_of, stack, tensor_of
+from residapt.errors import DataError
+
+
+class MapStyle(Protocol):
+    """A data set with a length and rows by number."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """A row."""
+        ...
+
+
+class DatasetImages:
+    """The images of a map-style data set, fetched row by row; random transforms of its own keep working.
+
+    They draw from torch's generator, which is seeded for each batch, so that a run can be repeated and resumed. With
+    ``workers`` rows are fetched by so many threads, and only then their random draws may come in another order.
+    """
+
+    def __init__(self, rows: MapStyle, form: InputForm, transform: BatchTransform, workers: int = 0) -> None:
+        self.rows, self.form, self.transform = rows, form, transform
+        self._pool = ThreadPoolExecutor(workers) if workers else None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of floats; float tensors are taken as they are."""
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            images = list(self._pool.map(self._one, index.tolist()) if self._pool else map(self._one, index.tolist()))
+        batch = stack(images, int(index[0]))
+        return batch if batch.is_floating_point() else self.transform(batch, generator)
+
+    def gives_floats(self) -> bool:
+        """Whether the data set brings its images into the network's form itself."""
+        return self._one(0).is_floating_point()
+
+    def _one(self, index: int) -> Tensor:
+        return tensor_of(image_of(self.rows[index]), self.form)
+
+
+def read_labels(rows: MapStyle) -> Tensor:
+    """All labels of a map-style data set, without decoding images where it keeps them apart."""
+    if isinstance(rows, TensorDataset) and len(rows.tensors) > 1:
+        return as_labels(rows.tensors[1])
+    if isinstance(rows, Subset):
+        return read_labels(rows.dataset)[torch.as_tensor(list(rows.indices), dtype=torch.long)]  # type: ignore[arg-type]
+    column = next((key for key in LABEL_KEYS if key in getattr(rows, "column_names", ())), None)
+    if column is not None:
+        return as_labels(rows[column])
+    if getattr(rows, "target_transform", None) is None:
+        kept = next((getattr(rows, name) for name in ("targets", "labels") if hasattr(rows, name)), None)
+        if kept is not None and len(kept) == len(rows):
+            return as_labels(kept)
+    return as_labels([label_of(rows[index]) for index in range(len(rows))])
+
+
+def as_labels(values: Any) -> Tensor:
+    """Class numbers as a vector of int64."""
+    labels = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray([int(value) for value in values]))
+    whole = labels.is_floating_point() and bool((labels == labels.round()).all())
+    if labels.ndim != 1 or (labels.is_floating_point() and not whole) or labels.dtype == torch.bool:
+        raise DataError(f"labels must be a vector of class numbers, got {labels.dtype} {tuple(labels.shape)}.")
+    return labels.cpu().long()
+
+
+def class_names(rows: object, labels: Tensor) -> tuple[str, ...]:
+    """The names that a data set knows (torchvision, Hugging Face), or the class numbers."""
+    count = int(labels.max()) + 1 if len(labels) else 0
+    while isinstance(rows, Subset):
+        rows = rows.dataset
+    features = getattr(rows, "features", None)
+    columns = features if isinstance(features, dict) else {}
+    names = next((getattr(columns[key], "names", None) for key in LABEL_KEYS if key in columns), None)
+    names = names or getattr(rows, "classes", None)
+    if isinstance(names, Sequence) and len(names) >= count and len(set(names)) == len(names):
+        return tuple(map(str, names))
+    return tuple(map(str, range(count)))
+
+
+def unwrap(data: Any, *, limit: float, what: str) -> tuple[MapStyle, int]:
+    """The map-style data set inside a loader with its workers; streams are read into memory, up to ``limit`` bytes."""
+    if isinstance(data, DataLoader):
+        if not isinstance(data.dataset, IterableDataset):
+            return _checked(data.dataset, what), data.num_workers
+        return _keep((row for batch in data for row in _apart(batch)), limit, what), 0
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return _checked(data, what), 0
+    if hasattr(data, "__iter__"):
+        return _keep(data, limit, what), 0
+    raise DataError(
+        f"{what} is of type {type(data).__name__}. Give a folder, a DataLoader, a data set with rows by number, "
+        "or tensors."
+    )
+
+
+def _checked(rows: Any, what: str) -> MapStyle:
+    if not len(rows):
+        raise DataError(f"{what} is empty: the {type(rows).__name__} has no rows.")
+    known: MapStyle = rows
+    return known
+
+
+def _keep(stream: Iterable[Any], limit: float, what: str) -> MapStyle:
+    """All rows of a stream, in memory."""
+    rows: list[Any] = []
+    used = 0
+    for row in stream:
+        rows.append(row)
+        image = image_of(row)
+        used += image.numel() * image.element_size() if isinstance(image, Tensor) else 0
+        if used > limit:
+            raise DataError(
+                f"{what} is a stream of more than {limit / 1e9:g} GB. Give a data set with rows by number, "
+                "or raise data.cache."
+            )
+    return _checked(rows, what)
+
+
+def _apart(batch: Any) -> list[Any]:
+    """The rows of a loader's batch."""
+    images = image_of(batch)
+    try:
+        labels = label_of(batch)
+    except DataError:
+        return list(images)
+    return list(zip(images, labels, strict=True))

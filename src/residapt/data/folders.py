@@ -1,0 +1,241 @@
+"""Folders of photographs: scanned, checked and decoded before anything is trained or written."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from residapt.data.decode import UnreadableImageError, decode_image, is_image_name, list_images
+from residapt.data.domains import BatchTransform
+from residapt.errors import DataError
+
+_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+
+
+class InputForm(Protocol):
+    """What reading images needs to know of a network's input."""
+
+    @property
+    def size(self) -> int:
+        """Height and width in pixels."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """1 for grey, 3 for colour."""
+        ...
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Subtracted per channel from values in [0, 1]."""
+        ...
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Divides per channel after that."""
+        ...
+
+    @property
+    def interpolation(self) -> str:
+        """How images are resized."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFolders:
+    """A folder with one folder for each class, as found on disk."""
+
+    root: Path
+    classes: tuple[str, ...]
+    paths: tuple[Path, ...]
+    labels: Tensor
+    notes: tuple[str, ...] = ()
+
+
+def scan_source(root: Path) -> ClassFolders:
+    """The labelled source: at least two classes, none of them empty, names that differ in more than case."""
+    found, loose = _scan(root)
+    empty = [name for name, paths in found.items() if not paths]
+    if empty:
+        more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
+        raise DataError(
+            f"class folder '{root / empty[0]}'{more} has no images. Put images of the class into it, or remove it."
+        )
+    if len(found) < 2:
+        raise DataError(_too_few_classes(root, list(found), loose))
+    _refuse_splits(root, list(found))
+    classes = _checked_names(root, found)
+    notes = (f"{len(loose)} images directly in '{root}' belong to no class and are left out.",) if loose else ()
+    return _labelled(root, found, classes, notes)
+
+
+def scan_labelled(root: Path, classes: Sequence[str]) -> ClassFolders:
+    """A labelled folder to score, whose folders are among ``classes``; classes may be missing."""
+    found, _ = _scan(root)
+    unknown = [name for name in found if name not in classes]
+    if unknown:
+        near = next((c for c in classes if _folded(c) == _folded(unknown[0])), None)
+        hint = f"rename it to '{near}'" if near else f"the source has the classes {', '.join(classes[:8])}"
+        raise DataError(f"class folder '{root / unknown[0]}' is not a class of the source: {hint}.")
+    if not any(found.values()):
+        raise DataError(
+            f"folder '{root}' has no images in class folders, so it cannot be scored. Give one folder for each class."
+        )
+    return _labelled(root, found, tuple(classes), ())
+
+
+def scan_target(root: Path) -> tuple[Path, ...]:
+    """The unlabelled target: every image at any depth; the names of folders mean nothing."""
+    paths = tuple(list_images(root))
+    if not paths:
+        raise DataError(
+            f"target folder '{root}' has no images at any depth. Give a folder with .jpg, .png or other image files."
+        )
+    return paths
+
+
+def _scan(root: Path) -> tuple[dict[str, list[Path]], list[str]]:
+    """Images of every class folder, sorted by name, and the names of images that lie in none."""
+    paths = list_images(root)
+    entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
+    found: dict[str, list[Path]] = {e.name: [] for e in entries if e.is_dir() and e.name != "__MACOSX"}
+    for name, group in groupby(paths, key=lambda path: path.relative_to(root).parts[0]):
+        if name in found:
+            found[name] = list(group)
+    return found, [entry.name for entry in entries if entry.is_file() and is_image_name(entry.name)]
+
+
+def _labelled(
+    root: Path, found: dict[str, list[Path]], classes: tuple[str, ...], notes: tuple[str, ...]
+) -> ClassFolders:
+    pairs = [(path, classes.index(name)) for name, paths in found.items() for path in paths]
+    labels = torch.tensor([label for _, label in pairs], dtype=torch.long)
+    return ClassFolders(root, classes, tuple(path for path, _ in pairs), labels, notes)
+
+
+def _too_few_classes(root: Path, names: list[str], loose: list[str]) -> str:
+    if not names:
+        what = f"{len(loose)} images but no class folders" if loose else "no class folders"
+        return f"source folder '{root}' has {what}. Put the images of each class into a folder that has its name."
+    below, _ = _scan(root / names[0])
+    hint = f"Did you mean '{root / names[0]}'?" if len(below) > 1 else "Add a folder for each further class."
+    return f"source folder '{root}' has 1 class only ('{names[0]}'); there is nothing to tell apart. {hint}"
+
+
+def _refuse_splits(root: Path, names: list[str]) -> None:
+    """``train/`` and ``test/`` with the same folders inside are parts of a data set, not classes."""
+    if not all(name.lower() in _SPLITS for name in names):
+        return
+    inside = [{entry.name for entry in (root / name).iterdir() if entry.is_dir()} for name in names]
+    if all(folders and folders == inside[0] for folders in inside):
+        raise DataError(
+            f"source folder '{root}' holds the parts of a data set ({', '.join(names)}), not classes. "
+            f"Give one part, such as '{root / names[0]}'."
+        )
+
+
+def _checked_names(root: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """The names, refused if two look alike: on some systems they would be one folder."""
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(_folded(name), name)
+        if first != name:
+            raise DataError(
+                f"source folder '{root}' has the classes '{first}' and '{name}', which differ only in case. "
+                "Join or rename them."
+            )
+    return tuple(seen.values())
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Files that could be read: which of the given ones, and their pixels unless they were too many."""
+
+    kept: Tensor
+    """Indices into the given paths."""
+    paths: tuple[Path, ...]
+    """The paths that could be read."""
+    pixels: Tensor | None
+    """uint8 (n, channels, size, size); None when they would not fit into the memory allowed."""
+    notes: tuple[str, ...] = ()
+    """What was left out."""
+
+
+def decode_all(
+    paths: Sequence[Path],
+    form: InputForm,
+    *,
+    what: str,
+    budget: float,
+    on_image: Callable[[], None] = lambda: None,
+) -> Decoded:
+    """Decode every file once; unreadable ones are named and left out, and refused when they are more than half."""
+    keep_pixels = len(paths) * form.channels * form.size**2 <= budget
+    pixels = torch.empty(len(paths) if keep_pixels else 0, form.channels, form.size, form.size, dtype=torch.uint8)
+    broken: dict[int, UnreadableImageError] = {}
+
+    def one(index: int) -> None:
+        try:
+            image = _decode(paths[index], form)
+            if keep_pixels:
+                pixels[index] = image
+        except UnreadableImageError as error:
+            broken[index] = error
+        on_image()
+
+    with ThreadPoolExecutor(_threads()) as pool:
+        list(pool.map(one, range(len(paths))))
+    notes = _judge_broken([broken[i] for i in sorted(broken)], len(paths), what)
+    kept = torch.tensor([i for i in range(len(paths)) if i not in broken], dtype=torch.long)
+    readable = tuple(paths[i] for i in kept.tolist())
+    return Decoded(kept, readable, (pixels[kept] if broken else pixels) if keep_pixels else None, notes)
+
+
+def _judge_broken(broken: list[UnreadableImageError], count: int, what: str) -> tuple[str, ...]:
+    if not broken:
+        return ()
+    listed = ", ".join(f"'{error.path}' ({error.reason})" for error in broken[:5])
+    more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+    if 2 * len(broken) > count:
+        raise DataError(
+            f"{what}: {len(broken)} of {count} images cannot be read: {listed}{more}. Repair or remove them."
+        )
+    return (f"{what}: {len(broken)} of {count} images cannot be read and are left out: {listed}{more}.",)
+
+
+class FileImages:
+    """Images on disk, decoded for each batch by a few threads; for sets that memory cannot hold."""
+
+    def __init__(self, paths: Sequence[Path], form: InputForm, transform: BatchTransform) -> None:
+        self.paths, self.form, self.transform = tuple(paths), form, transform
+        self._pool = ThreadPoolExecutor(_threads())
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of floats."""
+        chosen = [self.paths[i] for i in index.tolist()]
+        images = list(self._pool.map(lambda path: _decode(path, self.form), chosen))
+        return self.transform(torch.stack(images), generator)
+
+
+def _decode(path: Path, form: InputForm) -> Tensor:
+    return decode_image(path, size=form.size, channels=form.channels, interpolation=form.interpolation)
+
+
+def _threads() -> int:
+    return min(8, os.cpu_count() or 1)

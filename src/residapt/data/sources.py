@@ -1,0 +1,180 @@
+"""Whatever a user gives as source, target or labelled folder, opened as images that training can fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residapt.data.datasets import DatasetImages, as_labels, class_names, read_labels, unwrap
+from residapt.data.domains import Images, Labelled, TensorImages
+from residapt.data.folders import (
+    ClassFolders,
+    FileImages,
+    InputForm,
+    decode_all,
+    scan_labelled,
+    scan_source,
+    scan_target,
+)
+from residapt.data.prepare import Normalise, augmentation
+from residapt.errors import DataError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How images are read."""
+
+    form: InputForm
+    augment: bool = True
+    cache: float = 4e9
+    """Bytes of pixels that may be kept in memory."""
+    on_image: Callable[[], None] = lambda: None
+
+    def transforms(self) -> tuple[Normalise, Normalise]:
+        """For training, and for looking."""
+        plain = Normalise(self.form.mean, self.form.std)
+        changed = augmentation(self.form.size, self.form.channels) if self.augment else None
+        return replace(plain, augment=changed), plain
+
+
+@dataclass(frozen=True, eq=False)
+class OpenImages:
+    """The images of one domain, with no place for labels."""
+
+    train: Images
+    """Augmented."""
+    plain: Images
+    """As the network sees them when it is used."""
+    names: tuple[str, ...] = ()
+    """A name for each image; none when they have only numbers."""
+    files: tuple[Path, ...] = ()
+    """Where they are, for images on disk."""
+    raw: bool = True
+    """Whether they were given as pixels; False for float tensors, whose normalisation only their owner knows."""
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    def name(self, index: int) -> str:
+        """What to call an image."""
+        return self.names[index] if self.names else f"image {index}"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenLabelled:
+    """Labelled images."""
+
+    images: OpenImages
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    @property
+    def plain(self) -> Labelled:
+        """Not augmented."""
+        return Labelled(self.images.plain, self.labels)
+
+
+def open_source(data: Any, reading: Reading, classes: Sequence[str] | None = None) -> OpenLabelled:
+    """The labelled source: a folder of class folders, (images, labels), a DataLoader or a data set."""
+    if isinstance(data, (str, Path)):
+        return _open_folders(scan_source(Path(data)), reading, "source")
+    return _open_labelled(data, reading, "source", classes)
+
+
+def open_target(data: Any, reading: Reading) -> OpenImages:
+    """The unlabelled target: a folder, images, a DataLoader or a data set. Labels beside the images are not read."""
+    if isinstance(data, (str, Path)):
+        root = Path(data)
+        return _open_files(scan_target(root), root, reading, "target")[0]
+    if isinstance(data, (tuple, list)) and _is_pair(data):
+        data = data[0]
+    return _open_images(data, reading, "target")
+
+
+def open_evaluation(data: Any, reading: Reading, classes: Sequence[str]) -> OpenLabelled:
+    """A labelled set that is only scored; its classes are among the source's."""
+    if isinstance(data, (str, Path)):
+        return _open_folders(scan_labelled(Path(data), classes), reading, "evaluate")
+    opened = _open_labelled(data, reading, "evaluate", None)
+    opened.plain.check_classes(len(classes), "evaluate")
+    return replace(opened, classes=tuple(classes))
+
+
+def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabelled:
+    images, kept = _open_files(found.paths, found.root, reading, what)
+    labels = found.labels[kept]
+    if what == "source":
+        gone = sorted(set(found.labels.tolist()) - set(labels.tolist()))
+        if gone:
+            name = found.root / found.classes[gone[0]]
+            raise DataError(
+                f"class folder '{name}' has no image that can be read. Repair its images, or remove the folder."
+            )
+    return OpenLabelled(replace(images, notes=(*found.notes, *images.notes)), labels, found.classes)
+
+
+def _open_files(paths: Sequence[Path], root: Path, reading: Reading, what: str) -> tuple[OpenImages, Tensor]:
+    decoded = decode_all(paths, reading.form, what=what, budget=reading.cache, on_image=reading.on_image)
+    train, plain = reading.transforms()
+
+    def view(transform: Normalise) -> Images:
+        if decoded.pixels is None:
+            return FileImages(decoded.paths, reading.form, transform)
+        return TensorImages(decoded.pixels, transform, name=what)
+
+    names = tuple(path.relative_to(root).as_posix() for path in decoded.paths)
+    return OpenImages(view(train), view(plain), names, decoded.paths, notes=decoded.notes), decoded.kept
+
+
+def _open_labelled(data: Any, reading: Reading, what: str, classes: Sequence[str] | None) -> OpenLabelled:
+    if isinstance(data, (tuple, list)) and _is_pair(data):
+        labels, owner = as_labels(torch.as_tensor(data[1])), None
+        images = _open_images(data[0], reading, what)
+    else:
+        if isinstance(data, (Tensor, np.ndarray)):
+            raise DataError(f"{what} is a tensor without labels. Give (images, labels).")
+        owner, workers = unwrap(data, limit=reading.cache, what=what)
+        images, labels = _open_rows(owner, reading, workers), read_labels(owner)
+    names = tuple(classes) if classes is not None else class_names(owner, labels)
+    Labelled(images.plain, labels).check_classes(len(names), what)
+    if what == "source" and len(set(labels.tolist())) < 2:
+        raise DataError(f"source has 1 class only (label {int(labels[0])}); there is nothing to tell apart.")
+    return OpenLabelled(images, labels, names)
+
+
+def _open_images(data: Any, reading: Reading, what: str) -> OpenImages:
+    if isinstance(data, np.ndarray):
+        data = torch.from_numpy(data)
+    if isinstance(data, Tensor):
+        return _open_tensor(data, reading, what)
+    rows, workers = unwrap(data, limit=reading.cache, what=what)
+    return _open_rows(rows, reading, workers)
+
+
+def _open_tensor(images: Tensor, reading: Reading, what: str) -> OpenImages:
+    if images.is_floating_point():
+        view = TensorImages(images, name=what)
+        return OpenImages(view, view, raw=False)
+    if images.dtype != torch.uint8 or images.ndim != 4:
+        raise DataError(
+            f"{what}: images are {images.dtype} {tuple(images.shape)}. Give float tensors as the network wants them, "
+            "or uint8 of shape (n, channels, height, width)."
+        )
+    train, plain = reading.transforms()
+    return OpenImages(TensorImages(images, train, name=what), TensorImages(images, plain, name=what))
+
+
+def _open_rows(rows: Any, reading: Reading, workers: int) -> OpenImages:
+    train, plain = (DatasetImages(rows, reading.form, transform, workers) for transform in reading.transforms())
+    return OpenImages(train, plain, raw=not train.gives_floats())
+
+
+def _is_pair(data: Sequence[Any]) -> bool:
+    return len(data) == 2 and all(isinstance(part, (Tensor, np.ndarray)) for part in data)

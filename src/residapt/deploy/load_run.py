@@ -1,0 +1,141 @@
+"""A finished run, a model file or an adapter as a network that is ready to use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from residapt.config import read_toml
+from residapt.data.transforms import to_float
+from residapt.deploy.model_file import read_model_metadata
+from residapt.engine import Engine
+from residapt.errors import ConfigError, ModelError
+from residapt.models import build_model, input_spec, load_weights, with_bottleneck
+from residapt.run import RunDirectory
+from residapt.streams import AdapterMetadata, Input, load, read_config
+from residapt.streams.adapter_format import CONFIG
+
+
+@dataclass(frozen=True, eq=False)
+class DeployedModel:
+    """The target network as a plain module in evaluation mode, with all that is needed to use it."""
+
+    model: nn.Module
+    classes: tuple[str, ...]
+    input: Input
+    spec: str
+    metadata: AdapterMetadata
+    device: torch.device
+    target: Path | None = None
+    """The folder that was adapted to, where the run names one."""
+
+    @torch.inference_mode()
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Logits of uint8 images (n, channels, size, size), on the CPU."""
+        floats = to_float(pixels.to(self.device), self.input.mean, self.input.std)
+        result = self.model(floats)
+        logits: Tensor = getattr(result, "logits", result)
+        return logits.float().cpu()
+
+
+def load_run(path: Path | str, *, base: Path | str | None = None, device: str = "cpu") -> DeployedModel:
+    """Read a run directory, a ``model.safetensors`` or an adapter folder.
+
+    ``base`` is the base network's file with weights, or its run, for an adapter that does not carry them; the run
+    around an adapter is found without it.
+    """
+    path = Path(path)
+    if path.is_file():
+        return _from_file(path, device)
+    if (path / CONFIG).is_file():
+        return _from_adapter(path, None if base is None else Path(base), device)
+    if not path.is_dir():
+        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
+    run = RunDirectory.open(path)
+    if not run.model.is_file():
+        raise ConfigError(
+            f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."
+        )
+    return _from_file(run.model, device, _target_of(run))
+
+
+def _from_file(file: Path, device: str, target: Path | None = None) -> DeployedModel:
+    metadata = read_model_metadata(file)
+    network = build_network(metadata, str(file))
+    missing = load_weights(network, file)
+    if missing:
+        raise ModelError(
+            f"model file '{file}' does not fit its own spec '{metadata.model}': '{missing[0]}' is not as expected."
+        )
+    return _deployed(network, metadata, device, target)
+
+
+def _from_adapter(path: Path, base: Path | None, device: str) -> DeployedModel:
+    config = read_config(path)
+    network = build_network(config, str(path))
+    whole = set(config.carried) == set(config.tensors)
+    weights = _base_weights(path, base)
+    if weights is not None and not whole:
+        load_weights(network, weights)
+    try:
+        two = load(network, path)
+    except ModelError as error:
+        if whole or weights is not None:
+            raise
+        raise ModelError(f"{error} This adapter does not carry its base: name the file with --base.") from None
+    return _deployed(two.merge_and_unload(), config, device, None)
+
+
+def _base_weights(adapter: Path, base: Path | None) -> Path | None:
+    """The file or the run given, or the source network of the run that the adapter lies in."""
+    if base is not None:
+        return RunDirectory.open(base).source if base.is_dir() else base
+    beside = RunDirectory(adapter.absolute().parent).source
+    return beside if beside.is_file() else None
+
+
+def build_network(metadata: AdapterMetadata, where: str) -> nn.Module:
+    """The network that the metadata describe, with weights yet to be loaded."""
+    if metadata.model is None or metadata.input is None:
+        raise ModelError(
+            f"'{where}' does not name its network and input, since it was made from a module and tensors. "
+            "Build the network yourself and use residapt.load(model, path)."
+        )
+    size = metadata.input.size
+    network = build_model(
+        metadata.model,
+        num_classes=len(metadata.classes),
+        in_channels=metadata.input.channels,
+        # Not every network can be told its size, and none needs to be told its own.
+        image_size=None if size == input_spec(metadata.model).size else size,
+    )
+    if metadata.bottleneck is not None:
+        network = with_bottleneck(network, num_classes=len(metadata.classes), width=metadata.bottleneck)
+    return network
+
+
+def _deployed(network: nn.Module, metadata: AdapterMetadata, device: str, target: Path | None) -> DeployedModel:
+    # build_network has refused metadata without them
+    assert metadata.input is not None
+    assert metadata.model is not None
+    place = _device(device)
+    network = network.to(place).eval().requires_grad_(False)
+    return DeployedModel(network, metadata.classes, metadata.input, metadata.model, metadata, place, target)
+
+
+def _target_of(run: RunDirectory) -> Path | None:
+    folder = read_toml(run.config).get("data", {}).get("target")
+    return Path(folder) if isinstance(folder, str) else None
+
+
+def _device(name: str) -> torch.device:
+    # The engine keeps to the first device asked of it, so the processor alone does not go through it.
+    if name == "cpu":
+        return torch.device("cpu")
+    try:
+        return Engine(name).device
+    except RuntimeError:
+        raise ConfigError(f"device must be auto, cpu, cuda or mps, got {name!r}.") from None

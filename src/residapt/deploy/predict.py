@@ -1,0 +1,140 @@
+"""Classes for a folder of images, as a stream of rows and as a CSV or JSONL file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
+
+from residapt.atomic import atomic_file
+from residapt.data.decode import list_images
+from residapt.deploy.images import decoded_batches
+from residapt.deploy.load_run import DeployedModel
+from residapt.errors import ConfigError, DataError
+
+RowFormat = Literal["csv", "jsonl"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One image."""
+
+    path: str
+    """Relative to the folder, with forward slashes."""
+    label: str
+    """The most probable class."""
+    probability: float
+    """Its probability, by softmax."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be decoded."""
+
+    path: str
+    """Relative to the folder."""
+    reason: str
+    """In a few words."""
+
+
+@dataclass(frozen=True)
+class PredictionCount:
+    """What became of a folder's images."""
+
+    images: int
+    """Images with a prediction."""
+    unreadable: tuple[Unreadable, ...]
+    """Files without."""
+
+
+def folder_images(folder: Path) -> list[Path]:
+    """The images at any depth, or the one image given; none at all is refused."""
+    paths = [folder] if folder.is_file() else list_images(folder)
+    if not paths:
+        raise DataError(f"folder '{folder}' has no images at any depth. Give a folder with .jpg, .png or other images.")
+    return paths
+
+
+def predict_folder(
+    deployed: DeployedModel,
+    folder: Path,
+    *,
+    batch_size: int = 64,
+    on_images: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Prediction | Unreadable]:
+    """Predictions for all images of a folder, batch by batch; ``on_images(done, total)`` reports progress."""
+    if batch_size < 1:
+        raise ConfigError(f"batch_size must be 1 or more, got {batch_size}.")
+    paths = folder_images(folder)
+    root = folder.parent if folder.is_file() else folder
+    done = 0
+    for batch in decoded_batches(paths, deployed.input, batch_size):
+        yield from (Unreadable(_relative(bad.path, root), bad.reason) for bad in batch.unreadable)
+        if len(batch.places):
+            best = deployed.logits(batch.pixels).softmax(1).max(1)
+            for place, value, index in zip(
+                batch.places.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
+            ):
+                yield Prediction(_relative(paths[place], root), deployed.classes[index], value)
+        done += len(batch.places) + len(batch.unreadable)
+        on_images(done, len(paths))
+
+
+def write_predictions(
+    rows: Iterable[Prediction | Unreadable],
+    out: Path,
+    *,
+    form: RowFormat | None = None,
+    overwrite: bool = False,
+) -> PredictionCount:
+    """Write ``path, class, probability`` as rows come; by default JSONL for names that end so, else CSV."""
+    form = form or ("jsonl" if out.suffix.lower() in (".jsonl", ".ndjson") else "csv")
+    with (
+        atomic_file(out, overwrite=overwrite) as temporary,
+        # Names of files are bytes; those that are not UTF-8 are written as they are on the disk.
+        temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        return print_predictions(rows, file, form)
+
+
+def print_predictions(rows: Iterable[Prediction | Unreadable], file: TextIO, form: RowFormat) -> PredictionCount:
+    """The same into an open file; refused at the end if no image at all could be read."""
+    write = _csv_writer(file) if form == "csv" else _jsonl_writer(file)
+    count, unreadable = 0, []
+    for row in rows:
+        if isinstance(row, Unreadable):
+            unreadable.append(row)
+        else:
+            write(row)
+            count += 1
+    if unreadable and not count:
+        first = unreadable[0]
+        raise DataError(
+            f"none of the {len(unreadable)} images can be read; the first is '{first.path}': {first.reason}."
+        )
+    return PredictionCount(count, tuple(unreadable))
+
+
+def _csv_writer(file: TextIO) -> Callable[[Prediction], None]:
+    writer = csv.writer(file)
+    writer.writerow(("path", "class", "probability"))
+
+    def write(row: Prediction) -> None:
+        writer.writerow((row.path, row.label, f"{row.probability:.6f}"))
+
+    return write
+
+
+def _jsonl_writer(file: TextIO) -> Callable[[Prediction], None]:
+    def write(row: Prediction) -> None:
+        values = {"path": row.path, "class": row.label, "probability": round(row.probability, 6)}
+        file.write(json.dumps(values) + "\n")
+
+    return write
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

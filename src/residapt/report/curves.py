@@ -1,0 +1,117 @@
+"""Losses, domain accuracy, ranks, accuracy and scores over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from residapt.report.charts import SERIES, Series, grid, line_chart
+from residapt.report.html import Html, join, tag
+from residapt.report.page import Section
+from residapt.report.run_data import Curve, RunData
+from residapt.selection.scores import SCORES
+
+MOST_POINTS = 600
+"""Points of a curve that a page draws; more cannot be seen."""
+WATCHED = ("domain_accuracy", "energy", "total")
+"""Values of a step that are no losses."""
+LOSSES = {
+    "class": "errors on the labelled source images",
+    "target_class": "errors on the few labelled target images",
+    "confusion": "how far the network is from confusing the domain classifier",
+    "domain": "errors of the domain classifier",
+    "stream": "distance of the two streams' weights from its set value (1 at best)",
+    "rank": "penalty that lowers the ranks",
+    "total": "sum of all losses by weight",
+}
+
+
+def curves_section(data: RunData) -> Section | None:
+    """All curves, the adaptation first."""
+    found = data.metrics.curves
+    charts: list[Html] = []
+    if ("adapt", "step") in found:
+        charts += _adaptation(found["adapt", "step"], data.metrics.ranks)
+    for (stage, kind), curves in found.items():
+        if kind == "accuracy":
+            charts.append(_accuracy(curves, stage))
+    if ("source", "step") in found:
+        charts.append(_losses("Training of the source network", found["source", "step"]))
+    scores = _scores(found.get(("adapt", "scores"), {}))
+    if not charts and not scores:
+        return None
+    small = (
+        [tag("h3", "Label-free scores (higher is better)"), tag("div", *scores, class_="grid small-charts")]
+        if scores
+        else []
+    )
+    return Section("curves", "Over time", join([grid(*charts), *small]), "Curves")
+
+
+def _adaptation(curves: dict[str, Curve], ranks: Curve) -> list[Html]:
+    charts = [_losses("Losses of the adaptation", curves)]
+    if "domain_accuracy" in curves:
+        caption = (
+            "Share of images whose domain is recognised: at 50% the domains look alike, at 100% they are fully apart."
+        )
+        series = [_series("domain accuracy", curves["domain_accuracy"], "--series-2")]
+        charts.append(
+            line_chart("Domain classifier", series, y_range=(0.0, 1.03), reference=0.5, percent=True, caption=caption)
+        )
+    if "energy" in curves:
+        caption = "How far the target's weights are from the source's; the stream loss holds it near 1 (dotted)."
+        charts.append(_energy(curves["energy"], caption))
+    if ranks:
+        caption = "The lower, the more of the network both domains share."
+        charts.append(line_chart("Sum of all ranks", [_series("ranks", ranks, "--series-4")], caption=caption))
+    return charts
+
+
+def _energy(curve: Curve, caption: str) -> Html:
+    positive = [value for value in curve.values() if value > 0]
+    wide = bool(positive) and max(positive) > 20 * min(positive)
+    series = [_series("energy", curve, "--series-3")]
+    return line_chart("Distance of the streams", series, reference=1.0, logarithmic=wide, caption=caption)
+
+
+def _losses(title: str, curves: dict[str, Curve]) -> Html:
+    names = [name for name in curves if name not in WATCHED] or [name for name in curves if name == "total"]
+    series = [_series(name, curves[name], color) for name, color in zip(names, _colors(), strict=False)]
+    known = [join([tag("b", name), f": {LOSSES[name]}"]) for name in names if name in LOSSES]
+    return line_chart(title, series, caption=join([join(known, "; "), "."]) if known else None)
+
+
+def _accuracy(curves: dict[str, Curve], stage: str) -> Html:
+    series = [
+        _series(name, {step: value / 100 for step, value in curve.items()}, color)
+        for (name, curve), color in zip(curves.items(), _colors(), strict=False)
+    ]
+    title = "Accuracy of the source network" if stage == "source" else "Accuracy of the adaptation"
+    return line_chart(title, series, percent=True, caption="For the record: no label of the target reaches training.")
+
+
+def _scores(curves: dict[str, Curve]) -> list[Html]:
+    """One small chart each: the scores have scales of their own."""
+    return [
+        line_chart(
+            name.replace("_", " "),
+            [_series(name, curve, "--series-1")],
+            x_title="",
+            height=170,
+            caption=SCORES[name].explanation if name in SCORES else None,
+        )
+        for name, curve in curves.items()
+    ]
+
+
+def _series(name: str, curve: Curve, color: str) -> Series:
+    steps = sorted(curve)
+    if len(steps) > MOST_POINTS:
+        stride = -(-len(steps) // MOST_POINTS)
+        # The last point stays: it is the result.
+        steps = sorted({*steps[::stride], steps[-1]})
+    return Series(name.replace("_", " "), steps, [curve[step] for step in steps], color)
+
+
+def _colors() -> Iterable[str]:
+    while True:
+        yield from SERIES

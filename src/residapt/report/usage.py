@@ -1,0 +1,39 @@
+"""How to use the result: commands to copy."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from residapt.report.html import join, tag
+from residapt.report.page import Section, command
+from residapt.report.run_data import RunData
+
+
+def run_command(verb: str, *parts: str | Path) -> str:
+    """A residapt command for a shell, with file names quoted."""
+    return " ".join(["residapt", verb, *(shlex.quote(str(part)) for part in parts)])
+
+
+def usage_section(data: RunData) -> Section | None:
+    """What to do with a finished run."""
+    if data.summary is None:
+        return None
+    run = data.path
+    items = [
+        ("Classify new images", run_command("predict", run, "images/", "-o", "predictions.csv")),
+        ("Measure it, where you have labels", run_command("eval", run, "labelled/")),
+        ("Take it elsewhere: ONNX for other languages and phones", run_command("export", run, "--format", "onnx")),
+        ("See layers, ranks and sizes", run_command("inspect", run)),
+    ]
+    parts: list[object] = []
+    for title, text in items:
+        parts += [tag("p", title), command(text)]
+    if data.summary.verdict.handed_out == "adapted":
+        parts += [tag("p", "In Python, on top of the network you already have"), command(_python(run / "adapter"))]
+    return Section("use", "How to use the result", join(parts), "Use it")
+
+
+def _python(adapter: Path) -> str:
+    load = f"network = residapt.load(model, {str(adapter)!r})"
+    return f'import residapt\n\n{load}\nlogits = network(images, stream="target")'

@@ -1,0 +1,225 @@
+"""Did it help? The verdict, the scores it rests on, and the accuracies where labels were given to score with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from residapt.report.html import Html, join, tag
+from residapt.report.page import Section, badge, command, note, tiles
+from residapt.report.run_data import RunData
+from residapt.report.tables import Column, table
+from residapt.report.usage import run_command
+from residapt.report.words import count, duration, number, plural, signed
+from residapt.selection.scores import SCORES
+from residapt.summary import Accuracy, RunSummary, Verdict
+
+CLEAR = 1.0
+"""Points of accuracy that count as a difference in words."""
+STAMPS = {
+    "held-out": "held-out: the images were not used in training in any way.",
+    "transductive": "transductive: the images were seen in training, without their labels; expect less on new images.",
+}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One labelled set before and after."""
+
+    name: str
+    images: int
+    protocol: str
+    before: float | None
+    after: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """Points gained."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+
+def scored_sets(accuracies: list[Accuracy]) -> list[Scored]:
+    """Pair the accuracies before and after."""
+    found: dict[tuple[str, str], dict[str, Accuracy]] = {}
+    for accuracy in accuracies:
+        found.setdefault((accuracy.name, accuracy.protocol), {})[accuracy.stage] = accuracy
+    return [
+        Scored(
+            name,
+            max(accuracy.images for accuracy in pair.values()),
+            protocol,
+            pair["source_only"].percent if "source_only" in pair else None,
+            pair["adapted"].percent if "adapted" in pair else None,
+        )
+        for (name, protocol), pair in found.items()
+    ]
+
+
+def headline(verdict: Verdict) -> tuple[str, str]:
+    """The verdict in one line, and its kind: good, bad or warning."""
+    if verdict.helped:
+        return "Adaptation helped.", "good"
+    if verdict.helped is None:
+        return "It is not clear whether adaptation helped.", "warning"
+    if verdict.handed_out == "source":
+        return "Adaptation did not help, so you get the source network back.", "bad"
+    return "Adaptation seems to have done harm, and was kept because you asked for it.", "bad"
+
+
+def verdict_section(data: RunData) -> Section:
+    """The first thing to read."""
+    if data.summary is None:
+        return Section("verdict", "Verdict", _unfinished(data))
+    summary = data.summary
+    line, kind = headline(summary.verdict)
+    body = [
+        tag("p", line, class_=f"headline {kind}"),
+        tag("p", _handed_out(summary)),
+        tag("ul", *(tag("li", _sentence(reason)) for reason in summary.verdict.reasons))
+        if summary.verdict.reasons
+        else "",
+        *_labels_disagree(summary),
+        tiles(_key_figures(summary)),
+        _notes_link(data, summary),
+    ]
+    return Section("verdict", "Verdict", join(body), "Verdict")
+
+
+def _unfinished(data: RunData) -> Html:
+    steps = [step for curves in data.metrics.curves.values() for curve in curves.values() for step in curve]
+    reached = f" It has reached step {count(max(steps))}." if steps else " Nothing has been recorded yet."
+    return join(
+        [
+            tag("p", "This run has not finished.", class_="headline warning"),
+            tag("p", f"There is no verdict yet; the curves below show how far it got.{reached} Go on with:"),
+            command(run_command("adapt", "--resume", data.path)),
+            tag("p", data.problem, class_="muted small"),
+        ]
+    )
+
+
+def _handed_out(summary: RunSummary) -> Html:
+    what = "the adapted network" if summary.verdict.handed_out == "adapted" else "the source network, unchanged"
+    which = f" (checkpoint: {summary.selected})" if summary.verdict.handed_out == "adapted" else ""
+    return join(
+        [
+            "Judged without a single target label, from how the network's predictions changed. ",
+            tag("code", "model.safetensors"),
+            f" holds {what}{which}.",
+        ]
+    )
+
+
+def _labels_disagree(summary: RunSummary) -> list[Html]:
+    gains = [one.gain for one in scored_sets(summary.accuracies) if one.gain is not None]
+    if not gains or summary.verdict.helped is None:
+        return []
+    if summary.verdict.helped and max(gains) < -CLEAR:
+        return [note("The labelled images say otherwise: accuracy fell. Trust the labels.", "bad")]
+    if not summary.verdict.helped and min(gains) > CLEAR:
+        text = (
+            "The labelled images say otherwise: accuracy rose. Trust the labels; --force hands out the adapted network."
+        )
+        return [note(text, "warning")]
+    return []
+
+
+def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
+    items: list[tuple[str, object, object]] = []
+    for one in scored_sets(summary.accuracies)[:2]:
+        if one.before is not None and one.after is not None and one.gain is not None:
+            remark = f"{signed(one.gain)} points, {one.protocol}"
+            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", remark))
+    share = f"{summary.changed_count / max(summary.target_images, 1):.0%} of the target images"
+    items.append(("Predictions changed", count(summary.changed_count), share))
+    if summary.ranks:
+        shared = sum(min(layer.after) == 0 for layer in summary.ranks)
+        items.append(("Layers shared", f"{shared} of {len(summary.ranks)}", "by both domains"))
+    items.append(("Time", duration(sum(summary.seconds.values())), _longest(summary.seconds)))
+    return items
+
+
+def _longest(seconds: dict[str, float]) -> str:
+    name, value = max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{duration(value)} of it: {name.replace('_', ' ')}" if name and len(seconds) > 1 else ""
+
+
+def _notes_link(data: RunData, summary: RunSummary) -> Html:
+    notes = {note.text for note in data.metrics.notes} | set(summary.notes)
+    if not notes:
+        return Html("")
+    text = f"{plural(len(notes), 'note')} about this run: read before you rely on it."
+    return note(tag("a", text, href="#health"), "warning")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def accuracy_section(data: RunData) -> Section | None:
+    """Accuracies with their stamps, then the label-free scores."""
+    if data.summary is None or not (data.summary.accuracies or data.summary.scores):
+        return None
+    parts: list[object] = []
+    sets = scored_sets(data.summary.accuracies)
+    if sets:
+        parts += [_accuracy_table(sets), *(tag("p", STAMPS[stamp], class_="muted small") for stamp in _stamps(sets))]
+    else:
+        parts.append(
+            tag("p", "No labelled images were given to score with (--evaluate DIR), so there is no accuracy here.")
+        )
+    if data.summary.scores:
+        parts += [tag("h3", "Scores that need no label"), _score_table(data.summary.scores)]
+    return Section("scores", "Accuracy and scores", join(parts), "Scores")
+
+
+def _stamps(sets: list[Scored]) -> list[str]:
+    return sorted({one.protocol for one in sets})
+
+
+def _accuracy_table(sets: list[Scored]) -> Html:
+    columns: list[str | Column] = [
+        "scored set",
+        Column("images", True),
+        Column("source only", True),
+        Column("adapted", True),
+        Column("change", True),
+        "protocol",
+    ]
+    rows = [
+        (
+            one.name,
+            count(one.images),
+            _percent(one.before),
+            tag("strong", _percent(one.after)),
+            "–" if one.gain is None else badge(f"{signed(one.gain)}", _kind(one.gain, CLEAR)),
+            badge(one.protocol),
+        )
+        for one in sets
+    ]
+    return table(columns, rows, caption="Accuracy in per cent; labels were used for scoring only")
+
+
+def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
+    columns: list[str | Column] = [
+        "score",
+        Column("before", True),
+        Column("after", True),
+        "",
+        Column("what it asks", wide=True),
+    ]
+    rows = []
+    for name, (before, after) in scores.items():
+        margin = 0.01 * max(abs(before), abs(after))
+        kind = _kind(after - before, margin)
+        word = {"good": "better", "bad": "worse", "": "same"}[kind]
+        explanation = SCORES[name].explanation if name in SCORES else ""
+        rows.append((name.replace("_", " "), number(before), number(after), badge(word, kind), explanation))
+    return table(columns, rows, caption="Higher is better for each of them")
+
+
+def _kind(change: float, margin: float) -> str:
+    return "good" if change > margin else "bad" if change < -margin else ""
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

@@ -1,0 +1,35 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+
+def count(number: int) -> str:
+    """12,345."""
+    return f"{number:,}"
+
+
+def signed(points: float) -> str:
+    """+3.1 or −3.1, with a real minus sign."""
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def number(value: float) -> str:
+    """Three significant figures, with a real minus sign."""
+    return "–" if math.isnan(value) else f"{value:.3g}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """45 s, 12 min 30 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """1 layer, 2 layers."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"

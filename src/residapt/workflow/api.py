@@ -1,0 +1,135 @@
+"""``residapt.adapt``: the whole way from two domains to a network for the second one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from residapt.config import Config
+from residapt.errors import ConfigError
+from residapt.run import RunDirectory
+from residapt.streams import TwoStream
+from residapt.summary import RunSummary, Verdict
+from residapt.workflow.finish import Finished, finish, write_adapter
+from residapt.workflow.plan import Plan, Request
+from residapt.workflow.prepare import prepare
+from residapt.workflow.stages import adapt_stage, begin, source_stage
+
+
+class AdaptedRun:
+    """A finished adaptation."""
+
+    def __init__(self, finished: Finished, run: RunDirectory | None) -> None:
+        self._finished = finished
+        self.run = run
+        """The run directory, if one was asked for."""
+
+    @property
+    def two(self) -> TwoStream:
+        """The adapted two-stream network, whatever the verdict."""
+        return self._finished.method.two
+
+    @property
+    def source(self) -> nn.Module:
+        """The source network that adaptation started from."""
+        return self._finished.source
+
+    @property
+    def summary(self) -> RunSummary:
+        """Scores, ranks, accuracies, changes and notes."""
+        return self._finished.summary
+
+    @property
+    def verdict(self) -> Verdict:
+        """Did it help, judged without target labels?"""
+        return self.summary.verdict
+
+    @property
+    def plan(self) -> Plan:
+        """Data and configuration of the run."""
+        return self._finished.plan
+
+    def merge_and_unload(self) -> nn.Module:
+        """A plain network for the target: the adapted one, or the source network where that looks better."""
+        return copy.deepcopy(self._finished.handed_out()).eval()
+
+    def save_pretrained(self, path: Path | str) -> None:
+        """Write the adapter: small where the source network was left as it is (``train_source=False``)."""
+        write_adapter(self._finished, Path(path))
+
+
+def adapt(
+    model: nn.Module | str = "lenet",
+    *,
+    source: Any,
+    target: Any,
+    evaluate: Any = None,
+    out: Path | str | None = None,
+    method: str = "rpt",
+    steps: int | None = None,
+    config: Config | None = None,
+    classes: Sequence[str] | None = None,
+    train_source_first: bool | None = None,
+    tensorboard: bool = False,
+    console: Console | None = None,
+    **settings: Any,
+) -> AdaptedRun:
+    """Adapt a classifier to a target domain without target labels.
+
+    ``model`` is any network that returns logits, or a model spec such as ``timm:resnet50``. ``source`` is labelled:
+    a folder of class folders, a DataLoader, a data set with (image, label) or dictionary rows, or (images, labels).
+    ``target`` is unlabelled: a folder of images or any of these; labels beside its images are not read.
+    ``evaluate`` is labelled and scored at the end, never trained on. ``out`` is a new run directory for
+    configuration, metrics, adapter, network and report; without it nothing is written.
+
+    A network given as an object is copied. It is trained on the source first if it does hardly better than guessing
+    there; ``train_source_first`` decides otherwise. ``settings`` are those of the configuration, as in
+    ``adapt(..., seed=1, rank={"weight": 0.5}, train={"batch_size": 32})``.
+    """
+    given = _config(model, method, steps, config, settings)
+    request = Request(
+        config=given,
+        source=source,
+        target=target,
+        evaluate=evaluate,
+        model=model if isinstance(model, nn.Module) else None,
+        classes=classes,
+        train_source=train_source_first,
+        out=None if out is None else Path(out),
+        console=console or Console(stderr=True),
+        tensorboard=tensorboard,
+    )
+    return run_request(request)
+
+
+def run_request(request: Request) -> AdaptedRun:
+    """Check everything, then make the run directory and go through the stages."""
+    plan = prepare(request)
+    run = None
+    if request.out is not None:
+        run = RunDirectory.create(request.out) if plan.engine.is_main else RunDirectory(request.out)
+    plan.engine.wait()
+    begin(plan, run)
+    network = source_stage(plan, run)
+    adapted = adapt_stage(plan, run, network)
+    return AdaptedRun(finish(plan, run, network, adapted), run)
+
+
+def _config(
+    model: nn.Module | str, method: str, steps: int | None, config: Config | None, settings: dict[str, Any]
+) -> Config:
+    if config is not None:
+        if settings or steps is not None:
+            raise ConfigError("adapt: give either config or single settings, got both.")
+        return config
+    values: dict[str, Any] = {"method": method, **settings}
+    if isinstance(model, str):
+        values["model"] = {"spec": model, **settings.get("model", {})}
+    if steps is not None:
+        values["train"] = {**settings.get("train", {}), "steps": steps}
+    return Config.parse(values, where="adapt")

@@ -1,0 +1,63 @@
+"""What can be refused at once: names, places and folders, before images are decoded or networks built."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+from residapt.config import Config
+from residapt.data.folders import scan_labelled, scan_source, scan_target
+from residapt.errors import ConfigError
+from residapt.methods import method_names
+from residapt.selection.scores import SCORES
+from residapt.train.tensorboard import check_tensorboard
+from residapt.workflow.plan import Request
+
+
+def check_request(request: Request, config: Config) -> None:
+    """Refuse unknown names, missing parts and places that cannot be used."""
+    _check_method(config.method)
+    if config.select != "last" and config.select not in SCORES:
+        raise ConfigError(f"--select {config.select!r} is no score. Use last, or one of: {', '.join(SCORES)}.")
+    for name in ("source", "target"):
+        if getattr(request, name) is None:
+            raise ConfigError(f"no {name} is given. Name its folder with -{name[0]}, or data.{name} in a file.")
+    if request.tensorboard:
+        check_tensorboard()
+        if request.out is None:
+            raise ConfigError("tensorboard=True needs an output folder for its event files: give out=.")
+    if request.out is not None:
+        check_output(request.out)
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output folder that is in use or cannot be made, without making it."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(
+            f"output '{path}' exists already. Choose another with -o, or go on with: residapt adapt --resume {path}"
+        )
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"output '{path}' cannot be written: '{place}' is no folder that you may write to.")
+
+
+def classes_of_folders(request: Request) -> tuple[str, ...] | None:
+    """The class names of a source folder, once all folders have been looked into; None for other data."""
+    if isinstance(request.target, (str, Path)):
+        scan_target(Path(request.target))
+    if not isinstance(request.source, (str, Path)):
+        return None
+    classes = scan_source(Path(request.source)).classes
+    if isinstance(request.evaluate, (str, Path)):
+        scan_labelled(Path(request.evaluate), classes)
+    return classes
+
+
+def _check_method(name: str) -> None:
+    if name not in method_names():
+        near = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.4)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")

@@ -1,0 +1,90 @@
+"""How fast this machine is, and what that means for the number of steps."""
+
+from __future__ import annotations
+
+import copy
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from residapt.config import Config
+from residapt.data.domains import DomainPair
+from residapt.methods.fit import make_trainer, source_pair
+from residapt.train import Callback, Method, TrainConfig
+from residapt.train.source import EarlyStop
+from residapt.workflow.defaults import Facts, Pace, by_steps, fill_in, is_default, limit_steps
+from residapt.workflow.networks import OWN
+from residapt.workflow.plan import Plan
+
+PROBES = 3
+"""Steps that are timed; the fastest counts, since the first one also warms up."""
+PATIENCE = 20.0
+"""Seconds after which timing ends."""
+
+
+class _Clock(Callback):
+    """Remember how long each step took."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        self._begin = self._last = time.monotonic()
+
+    def on_step(self, method: Method, step: int) -> None:
+        now = time.monotonic()
+        self.taken.append(now - self._last)
+        self._last = now
+        if now - self._begin > PATIENCE:
+            raise EarlyStop
+
+
+def decide(plan: Plan, given: Config, facts: Facts) -> Plan:
+    """The plan with a complete configuration: steps by the size of the data, fewer where they would take too long."""
+    config = fill_in(given, facts)
+    adapt = _seconds_per_step(plan, config, config.method, plan.pair, config.train)
+    source = 0.0
+    notes: tuple[str, ...] = ()
+    if plan.train_source and config.minutes and is_default(given, "source", "steps"):
+        source = _seconds_per_step(plan, config, "source_only", source_pair(plan.pair.source), source_settings(config))
+    if config.minutes:
+        config, notes = limit_steps(config, given, Pace(source, adapt), plan.train_source)
+    config = by_steps(config, given)
+    if plan.metadata.model is None:
+        model = config.model.model_copy(update={"spec": f"{OWN}{type(plan.network).__name__}"})
+        config = config.model_copy(update={"model": model})
+    return replace(plan, config=config, notes=(*plan.notes, *notes))
+
+
+def source_settings(config: Config) -> TrainConfig:
+    """The loop's settings for training the source network."""
+    source = config.source
+    assert source.steps is not None
+    values = {
+        "steps": source.steps,
+        "batch_size": source.batch_size,
+        "seed": config.train.seed,
+        "beta1": 0.9,
+        "network": {"lr": source.lr, "weight_decay": source.weight_decay},
+        "head": source.head,
+        "channels_last": config.train.channels_last,
+        "log_every": max(1, min(50, source.steps // 40)),
+    }
+    return TrainConfig.parse(values, where="source")
+
+
+def _seconds_per_step(plan: Plan, config: Config, method: str, pair: DomainPair, train: TrainConfig) -> float:
+    """Time a few steps on a copy of the network; this also finds out whether the method works with it at all."""
+    clock = _Clock()
+    trainer = make_trainer(
+        method,
+        copy.deepcopy(plan.network),
+        pair,
+        method=config,
+        train=train.model_copy(update={"steps": min(PROBES, train.steps)}),
+        callbacks=[clock],
+        engine=plan.engine,
+    )
+    with suppress(EarlyStop):
+        trainer.run()
+    return min(clock.taken, default=0.0)

@@ -1,0 +1,208 @@
+"""Read and check everything that a run needs, before anything is written or trained."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from residapt.config import Config
+from residapt.data.domains import DomainPair, Labelled
+from residapt.data.same_files import also_among, common_images
+from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
+from residapt.data.split import Part, part_of, stratified_split
+from residapt.engine import Engine
+from residapt.errors import DataError, ModelError
+from residapt.methods.fit import example_of
+from residapt.models import InputSpec
+from residapt.selection.evidence import subset
+from residapt.streams.metadata import AdapterMetadata, Input
+from residapt.train.evaluate import Evaluation, Protocol
+from residapt.workflow.checks import check_request, classes_of_folders
+from residapt.workflow.defaults import Facts
+from residapt.workflow.networks import (
+    Network,
+    accuracy_of,
+    build_network,
+    count_outputs,
+    form_of,
+    given_network,
+    with_base,
+)
+from residapt.workflow.pace import decide
+from residapt.workflow.plan import Plan, Request
+
+TRAINED = 2.0
+"""A network counts as trained on the source when it is right this many times as often as a guess."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """All data of a run, open."""
+
+    source: OpenLabelled
+    target: OpenImages
+    scored: OpenLabelled | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        scored = self.scored.images.notes if self.scored else ()
+        return (*self.source.images.notes, *self.target.notes, *scored)
+
+
+def prepare(request: Request) -> Plan:
+    """Everything a run needs, or an error that says what is wrong with what was given."""
+    started = time.monotonic()
+    config = _with_places(with_base(request.config), request)
+    check_request(request, config)
+    engine = Engine(config.device, config.precision)
+    form = form_of(config, request.model)
+    reading = Reading(form, config.data.augment, config.data.cache * 1e9)
+    classes = classes_of_folders(request)
+    source = None if classes else open_source(request.source, reading, request.classes)
+    network = _network(request, config, form, classes or (source.classes if source else ()))
+    with _status(request, "reading and checking the images ..."):
+        source = source or open_source(request.source, reading, request.classes)
+        data = _Data(source, open_target(request.target, reading), _open_scored(request, reading, source))
+    plan, facts = _assemble(request, config, engine, network, form, data)
+    plan = decide(plan, config, facts)
+    plan.seconds["reading"] = time.monotonic() - started
+    return plan
+
+
+def _with_places(config: Config, request: Request) -> Config:
+    """The configuration with the folders that are used, so that a run can be repeated from anywhere."""
+    places = {
+        name: str(Path(value).absolute()) if isinstance(value, (str, Path)) else None
+        for name, value in (("source", request.source), ("target", request.target), ("evaluate", request.evaluate))
+    }
+    return config.model_copy(update={"data": config.data.model_copy(update=places)})
+
+
+def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
+    if request.model is not None:
+        return given_network(request.model)
+    return build_network(config, form, classes)
+
+
+def _open_scored(request: Request, reading: Reading, source: OpenLabelled) -> OpenLabelled | None:
+    if request.evaluate is None:
+        return None
+    return open_evaluation(request.evaluate, reading, source.classes)
+
+
+def _assemble(
+    request: Request, config: Config, engine: Engine, network: Network, form: InputSpec, data: _Data
+) -> tuple[Plan, Facts]:
+    kept, held = stratified_split(data.source.labels, config.data.holdout, config.seed)
+    if not len(held):
+        raise DataError("every class of the source has a single image, so none can be held out. Add images.")
+    example = example_of(data.source.images.plain)
+    network.module.to(engine.device)
+    _check_network(network, example.to(engine.device), data.source.classes)
+    held_out = part_of(data.source.plain, held)
+    train_source, notes = _needs_training(request, network, held_out, engine)
+    evaluation, more = _evaluation(request, data)
+    shape = _input(form, example)
+    plan = Plan(
+        config=config,
+        network=network.module,
+        train_source=train_source,
+        metadata=_metadata(request, config, data, shape),
+        input=shape,
+        pair=DomainPair(Labelled(Part(data.source.images.train, kept), data.source.labels[kept]), data.target.train),
+        held_out=held_out,
+        target=data.target,
+        sample=subset(len(data.target), config.data.score_images, seed=0),
+        evaluation=evaluation,
+        engine=engine,
+        console=request.console,
+        notes=(*data.notes, *notes, *more),
+        tensorboard=request.tensorboard,
+    )
+    return plan, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
+
+
+def _check_network(network: Network, example: Tensor, classes: tuple[str, ...]) -> None:
+    outputs = count_outputs(network.module, example)
+    if outputs != len(classes):
+        raise ModelError(
+            f"{type(network.module).__name__} has {outputs} outputs, but the source has {len(classes)} classes "
+            f"({', '.join(classes[:4])}{', ...' if len(classes) > 4 else ''}). Give a network with one output for each."
+        )
+
+
+def _needs_training(
+    request: Request, network: Network, held_out: Labelled, engine: Engine
+) -> tuple[bool, tuple[str, ...]]:
+    """A network of a spec is trained unless it has a base; one that was given as an object, if it needs it."""
+    if request.train_source is not None:
+        return request.train_source, ()
+    if request.model is None:
+        return not network.trained, ()
+    guess = 100.0 * float(held_out.labels.bincount().max()) / len(held_out.labels)
+    right = accuracy_of(network.module, held_out, engine.device)
+    if right >= min(TRAINED * guess, 0.5 * (100.0 + guess)):
+        return False, ()
+    note = (
+        f"the network is right on {right:.0f} % of the held-out source images, where guessing gives {guess:.0f} %: "
+        "it is trained on the source first. Set train_source to decide otherwise."
+    )
+    return True, (note,)
+
+
+def _evaluation(request: Request, data: _Data) -> tuple[Evaluation | None, tuple[str, ...]]:
+    """The set to score, with its stamp: are its images among those that training sees?"""
+    if data.scored is None:
+        return None, ()
+    files, name = data.scored.images.files, _name(request.evaluate)
+    seen = _same(data.scored.images, data.target)
+    learned = also_among(files, data.source.images.files)
+    notes = []
+    if learned:
+        notes.append(
+            f"{learned} of the {len(data.scored.images)} images to score are labelled source images as well: "
+            "their accuracy says little."
+        )
+    protocol: Protocol = "transductive" if seen or learned else "held-out"
+    return Evaluation(name, data.scored.plain, protocol=protocol), tuple(notes)
+
+
+def _same(scored: OpenImages, target: OpenImages) -> int:
+    if scored.files and target.files:
+        return also_among(scored.files, target.files)
+    return common_images(scored.plain, target.plain)
+
+
+def _name(data: Any) -> str:
+    """What to call a scored set; two parts of a path, because many folders are called "images"."""
+    return "/".join(Path(data).absolute().parts[-2:]) if isinstance(data, (str, Path)) else "labelled images"
+
+
+def _input(form: InputSpec, example: Tensor) -> Input:
+    """What the network reads, by the shape of what it was given."""
+    channels, size = (example.shape[1], example.shape[-1]) if example.ndim > 1 else (1, 1)
+    if channels == form.channels:
+        return Input(size=size, channels=channels, mean=form.mean, std=form.std, interpolation=form.interpolation)
+    return Input(size=size, channels=channels, mean=(0.0,), std=(1.0,), interpolation=form.interpolation)
+
+
+def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> AdapterMetadata:
+    own = request.model is not None
+    return AdapterMetadata(
+        method=config.method,
+        classes=data.source.classes,
+        model=None if own else config.model.spec,
+        bottleneck=None if own else config.model.bottleneck,
+        input=shape if data.source.images.raw and data.target.raw else None,
+    )
+
+
+def _status(request: Request, text: str) -> AbstractContextManager[Any]:
+    if request.console.is_terminal:
+        return request.console.status(text)
+    return nullcontext()

@@ -1,0 +1,152 @@
+"""The stages of a run. Each leaves its result on disk, so that a run that was stopped can go on at the right one.
+
+1. The source network is trained, if it needs it: ``source.safetensors``.
+2. The method adapts it to the target: ``checkpoint/`` on the way.
+3. :mod:`residapt.workflow.finish` judges the result and writes it.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import nn
+
+from residapt.config import write_config
+from residapt.deploy.model_file import write_model
+from residapt.methods.fit import make_trainer, source_pair
+from residapt.run import RunDirectory
+from residapt.streams.merge import merge_and_unload
+from residapt.train import Callback, Method, Trainer
+from residapt.train.health import HealthMonitor
+from residapt.train.metrics import MetricsFile
+from residapt.train.progress import ProgressBar
+from residapt.train.source import EarlyStopping, run_with_early_stopping
+from residapt.train.tensorboard import TensorBoard
+from residapt.workflow.along import ScoresAlong
+from residapt.workflow.networks import logits_in
+from residapt.workflow.pace import source_settings
+from residapt.workflow.plan import Plan
+
+
+class Notes(Callback):
+    """Collect what people should know."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts = list(texts)
+
+    def on_notice(self, method: Method, step: int, notice: str) -> None:
+        """Each text once."""
+        if notice not in self.texts:
+            self.texts.append(notice)
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """What the second stage gives."""
+
+    method: Method
+    selected: str
+    notes: list[str]
+
+
+def begin(plan: Plan, run: RunDirectory | None) -> None:
+    """Write the configuration, and tell what was found out about the data."""
+    for note in plan.notes:
+        plan.say(f"note: {note}")
+    if run is None or not plan.engine.is_main:
+        return
+    write_config(plan.config, run.config)
+    metrics = MetricsFile(run.metrics, stage="start")
+    for note in plan.notes:
+        metrics.write("notice", step=0, text=note)
+
+
+def source_stage(plan: Plan, run: RunDirectory | None) -> nn.Module:
+    """The source network: trained now, or as it was given."""
+    started = time.monotonic()
+    network = plan.network
+    if plan.train_source:
+        network = _train_source(plan, run)
+    if run is not None and plan.engine.is_main:
+        metadata = plan.metadata.model_copy(update={"method": "source_only"})
+        write_model(network, run.source, metadata)
+    plan.seconds["source"] = time.monotonic() - started
+    return network
+
+
+def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
+    settings = source_settings(plan.config)
+    trainer = make_trainer(
+        "source_only",
+        plan.network,
+        source_pair(plan.pair.source),
+        method=plan.config,
+        train=settings,
+        callbacks=_listeners(plan, run, "source"),
+        engine=plan.engine,
+    )
+    every = max(1, settings.steps // plan.config.source.checks)
+    stopping = EarlyStopping(plan.held_out, every=every, patience=plan.config.source.patience)
+    best = run_with_early_stopping(trainer, stopping)
+    plan.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
+    return merge_and_unload(trainer.method.two)
+
+
+def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tuple[Trainer, ScoresAlong, Notes]:
+    """The trainer of the second stage, not yet started, with what listens to it."""
+    config = plan.config
+    notes = Notes(plan.notes)
+    metrics = MetricsFile(run.metrics, stage="adapt") if run is not None and plan.engine.is_main else None
+    along = ScoresAlong(
+        plan.held_out,
+        plan.seen,
+        every=config.train.evaluate_every,
+        select=config.select,
+        evaluation=plan.evaluation,
+        metrics=metrics,
+    )
+    health = HealthMonitor(
+        plan.held_out,
+        plan.target.plain,
+        plan.classes,
+        config.health,
+        before=lambda x: logits_in(source(x)),
+        checkpoint=None if run is None else run.checkpoint,
+    )
+    trainer = make_trainer(
+        config.method,
+        copy.deepcopy(source),
+        plan.pair,
+        method=config,
+        train=config.train,
+        callbacks=[*_listeners(plan, run, "adapt"), health, along, notes],
+        engine=plan.engine,
+    )
+    return trainer, along, notes
+
+
+def adapt_stage(plan: Plan, run: RunDirectory | None, source: nn.Module) -> Adapted:
+    """Adapt a copy of the source network to the target."""
+    started = time.monotonic()
+    source.eval()
+    trainer, along, notes = adapt_trainer(plan, run, source)
+    trainer.run()
+    method, selected = along.chosen(trainer.method)
+    plan.seconds["adaptation"] = time.monotonic() - started
+    return Adapted(method, selected, notes.texts)
+
+
+def _listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
+    """Progress, metrics and event files; in one process only."""
+    if not plan.engine.is_main:
+        return []
+    titles = {"source": "training the source network", "adapt": f"adapting ({plan.config.method})"}
+    listeners: list[Callback] = [ProgressBar(titles[stage], plan.console)]
+    if run is not None:
+        listeners.append(MetricsFile(run.metrics, stage=stage))
+        if plan.tensorboard:
+            listeners.append(TensorBoard(run.path / "tensorboard", stage))
+    return listeners

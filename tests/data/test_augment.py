@@ -1,0 +1,107 @@
+"""Augment: each setting against what it should do to pixels, and reproducibility."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from residapt.data.augment import Augment, affine_matrices, warp
+from residapt.errors import ConfigError, DataError
+
+
+def gen(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(16, 2, 6, 9, generator=gen(5))
+
+
+def test_nothing_set_changes_nothing(images: torch.Tensor) -> None:
+    assert Augment()(images) is images
+
+
+def test_flip_mirrors_left_and_right(images: torch.Tensor) -> None:
+    torch.testing.assert_close(Augment(flip=1.0)(images, gen()), images.flip(-1))
+    out = Augment(flip=0.5)(images, gen())
+    kept = [torch.allclose(a, b, atol=1e-5) for a, b in zip(out, images, strict=True)]
+    mirrored = [torch.allclose(a, b.flip(-1), atol=1e-5) for a, b in zip(out, images, strict=True)]
+    assert all(k != m for k, m in zip(kept, mirrored, strict=True))
+    assert 0 < sum(kept) < len(kept)
+
+
+def test_shift_is_a_crop_of_the_padded_image(images: torch.Tensor) -> None:
+    out = Augment(shift=2, padding="zeros")(images, gen())
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2))
+    found = set()
+    for image, whole in zip(out, padded, strict=True):
+        crops = {(y, x): whole[:, y : y + 6, x : x + 9] for y in range(5) for x in range(5)}
+        hits = [at for at, crop in crops.items() if torch.allclose(image, crop, atol=1e-5)]
+        assert len(hits) == 1
+        found.add(hits[0])
+    assert len(found) > 4
+
+
+def test_a_quarter_turn_is_exact_on_square_images() -> None:
+    square = torch.rand(1, 1, 7, 7, generator=gen())
+    one, zero = torch.ones(1), torch.zeros(1)
+    theta = affine_matrices(torch.tensor([math.pi / 2]), one, one, zero)
+    torch.testing.assert_close(warp(square, theta), torch.rot90(square, -1, (2, 3)), atol=1e-5, rtol=0)
+
+
+def test_scale_above_one_enlarges() -> None:
+    dot = torch.zeros(1, 1, 9, 9)
+    dot[..., 3:6, 3:6] = 1
+    two, one, zero = torch.full((1,), 2.0), torch.ones(1), torch.zeros(1)
+    wide = warp(dot, affine_matrices(zero, two, one, zero))
+    assert wide.sum() == pytest.approx(18, rel=0.05)
+    assert (wide.sum(dim=(0, 1, 3)) > 0).sum() == 3  # still three rows high
+
+
+def test_rotation_keeps_circles_in_oblong_images() -> None:
+    y, x = torch.meshgrid(torch.arange(20) - 9.5, torch.arange(40) - 19.5, indexing="ij")
+    disc = ((x**2 + y**2) < 36).float()[None, None]
+    turned = Augment(rotate=90)(disc.expand(8, 1, 20, 40), gen())
+    assert (turned - disc).abs().mean() < 0.02
+
+
+def test_contrast_keeps_the_mean_and_scales_the_rest(images: torch.Tensor) -> None:
+    out = Augment(contrast=0.5)(images, gen())
+    mean = images.mean(dim=(1, 2, 3))
+    torch.testing.assert_close(out.mean(dim=(1, 2, 3)), mean)
+    ratio = out.std(dim=(1, 2, 3)) / images.std(dim=(1, 2, 3))
+    assert ratio.min() >= 0.5
+    assert ratio.max() <= 1.5
+    assert ratio.std() > 0.1
+
+
+def test_inversion_mirrors_the_value_range(images: torch.Tensor) -> None:
+    torch.testing.assert_close(Augment(invert=1.0)(images, gen()), 1 - images)
+    signed = 2 * images - 1
+    torch.testing.assert_close(Augment(invert=1.0, value_range=(-1, 1))(signed, gen()), -signed)
+
+
+def test_one_generator_decides_everything(images: torch.Tensor) -> None:
+    change = Augment(flip=0.5, shift=2, rotate=10, scale=0.1, shear=0.1, contrast=0.2, invert=0.3)
+    before = torch.random.get_rng_state()
+    first = change(images, gen(7))
+    assert torch.equal(first, change(images, gen(7)))
+    assert not torch.equal(first, change(images, gen(8)))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("flip", 1.5), ("invert", -0.1), ("shift", -1), ("scale", 1.0), ("rotate", 200), ("padding", "black")],
+)
+def test_impossible_settings_are_refused_with_their_value(setting: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"augment\.{setting}.*{value}"):
+        Augment(**{setting: value})  # type: ignore[arg-type]
+
+
+def test_bytes_are_refused() -> None:
+    with pytest.raises(DataError, match="uint8"):
+        Augment(flip=1.0)(torch.zeros(1, 1, 2, 2, dtype=torch.uint8))
