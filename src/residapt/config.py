@@ -143,6 +143,23 @@ def parse_override(text: str) -> dict[str, Any]:
     return dict(value)
 
 
+def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"rank.weight": 0.1, "train": {"steps": 5}}`` as nested values."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        _merge(nested, value)
+    return nested
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of both; where they differ the second wins."""
+    values = _copy(first)
+    _merge(values, second)
+    return values
+
+
 def write_config(config: BaseModel, path: Path) -> None:
     """Write every setting that has a value; TOML has no null, and what is absent is None."""
     path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")

@@ -15,6 +15,7 @@ from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.models.lenet import LeNet
+from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.train import Callback, Evaluation, GroupConfig, Method, TrainConfig, accuracy
 
@@ -32,8 +33,8 @@ class DemoConfig(Settings):
     """Steps of 64 + 64 digits for each adaptation."""
     train: TrainConfig = TrainConfig(log_every=20)
     """The adaptation loop."""
-    method: MethodConfig = MethodConfig()
-    """Settings of the methods."""
+    method: MethodConfig = MethodConfig(rank=RankConfig(every=20))
+    """Settings of the methods; the short run has its proximal steps closer together."""
 
 
 @dataclass(frozen=True)

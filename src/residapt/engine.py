@@ -6,16 +6,33 @@ rank selection prunes, and a wrapper's buckets would not follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
 
 from residapt.errors import ConfigError
 
 Precision = Literal["float32", "bf16", "fp16"]
+STATISTICS = ("running_mean", "running_var")
+"""How the names of batch norm's running statistics end."""
+
+
+def process_count() -> int:
+    """How many processes train together; 1 without a process group."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def from_main(tensor: Tensor) -> Tensor:
+    """The main process's value of a tensor that every process has computed."""
+    if process_count() == 1:
+        return tensor
+    sent = tensor.detach().clone(memory_format=torch.contiguous_format)
+    distributed.broadcast(sent, src=0)
+    return sent
 
 
 class Engine:
@@ -24,10 +41,15 @@ class Engine:
     def __init__(self, device: str = "auto", precision: Precision = "float32") -> None:
         from accelerate import PartialState
 
-        self._state = PartialState(cpu=device == "cpu")
-        self.device = self._state.device if device == "auto" else torch.device(device)
+        accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+        self._state = PartialState(cpu=device == "cpu" or not accelerated)
+        # With several GPUs the process's own one, which the plain name would not say.
+        own = device in ("auto", self._state.device.type)
+        self.device = self._state.device if own else torch.device(device)
         self._check_device(device)
         self.precision = precision
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+        """Keeps small gradients of fp16 from vanishing; does nothing at other precisions."""
 
     def _check_device(self, asked: str) -> None:
         available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -57,22 +79,84 @@ class Engine:
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype=dtype)
 
+    def backward(self, loss: Tensor) -> None:
+        """Gradients of this process's loss."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def update(self, optimizer: Optimizer, clip: float | None = None) -> None:
+        """One optimiser step with the gradients of all processes; fp16 leaves it out after an overflow."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.average_gradients(parameters)
+        if clip is not None:
+            self.scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(parameters, clip)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Average gradients over all processes, in one message per dtype."""
+        """Average gradients over all processes, in one message per dtype.
+
+        A parameter without a gradient in any process keeps none, as it would in a single process.
+        """
         if self.world == 1:
             return
-        by_type: dict[torch.dtype, list[Tensor]] = {}
+        by_type: dict[torch.dtype, list[nn.Parameter]] = {}
         for parameter in parameters:
             if parameter.requires_grad:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
-        for gradients in by_type.values():
-            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-            torch.distributed.all_reduce(flat)
-            flat /= self.world
-            for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-                gradient.copy_(part.view_as(gradient))
+                by_type.setdefault(parameter.dtype, []).append(parameter)
+        for members in by_type.values():
+            self._average(members)
+
+    def _average(self, members: list[nn.Parameter]) -> None:
+        there = members[0].new_tensor([float(p.grad is not None) for p in members])
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
+        flat = torch.cat([there, *(part.reshape(-1) for part in parts)])
+        distributed.all_reduce(flat)
+        have = flat[: len(members)].tolist()
+        shared = torch.split(flat[len(members) :] / self.world, [part.numel() for part in parts])
+        for parameter, part, mean, count in zip(members, parts, shared, have, strict=True):
+            if count:
+                parameter.grad = part.copy_(mean.view(part.shape))
+
+    def average_values(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Numbers averaged over all processes, for the record; every process must have the same names."""
+        if self.world == 1 or not values:
+            return dict(values)
+        kind = torch.float32 if self.device.type == "mps" else torch.float64
+        flat = torch.tensor(list(values.values()), dtype=kind, device=self.device)
+        distributed.all_reduce(flat)
+        return dict(zip(values, (flat / self.world).tolist(), strict=True))
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in any process, so that all of them do the same next."""
+        if self.world == 1:
+            return flag
+        count = torch.tensor(float(flag), device=self.device)
+        distributed.all_reduce(count)
+        return bool(count > 0)
+
+    def agree(self, number: int) -> int:
+        """The main process's number."""
+        return int(from_main(torch.tensor(number, device=self.device)))
+
+    @torch.no_grad()
+    def synchronise(self, module: nn.Module) -> None:
+        """Give every process the main process's parameters and buffers."""
+        if self.world > 1:
+            for tensor in (*module.parameters(), *module.buffers()):
+                tensor.copy_(from_main(tensor))
+
+    @torch.no_grad()
+    def average_statistics(self, module: nn.Module) -> None:
+        """One set of batch norm's running statistics for all processes: the mean of what each has seen."""
+        found = [buffer for name, buffer in module.named_buffers() if name.endswith(STATISTICS)]
+        if self.world == 1 or not found:
+            return
+        flat = torch.cat([buffer.reshape(-1) for buffer in found])
+        distributed.all_reduce(flat)
+        means = torch.split(flat / self.world, [buffer.numel() for buffer in found])
+        for buffer, mean in zip(found, means, strict=True):
+            buffer.copy_(mean.view(buffer.shape))
 
     def wait(self) -> None:
         """Let every process arrive here."""

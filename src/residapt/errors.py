@@ -21,3 +21,14 @@ class ModelError(ResidaptError, ValueError):
 
 class TrainingError(ResidaptError, RuntimeError):
     """Training cannot go on, for instance because a loss is not finite."""
+
+
+class Interrupted(ResidaptError):
+    """A run was asked to stop and did, after ``step`` steps; the message says how to go on."""
+
+    def __init__(self, message: str, *, step: int, signal: int = 2) -> None:
+        super().__init__(message)
+        self.step = step
+        """Steps that were completed."""
+        self.signal = signal
+        """Number of the signal that asked for it; 2 is Ctrl-C."""

@@ -232,7 +232,7 @@ def test_layer_names(make_mlp, make_mlp_batch):
     assert bool((made.features(source).abs() <= 1).all())  # after tanh, unlike the output of one
     made, source, _ = both(make_mlp(), make_mlp_batch(), "mmd", layer="penultimate")
     assert made.layer == "head:input"
-    with pytest.raises(ModelError, match="'haed' is not a module of TinyMLP. Did you mean head"):
+    with pytest.raises(ModelError, match=r"'haed' is not a module of TinyMLP. Did you mean head"):
         both(make_mlp(), make_mlp_batch(), "flip", layer="haed")
 
 
@@ -245,7 +245,7 @@ def test_a_network_without_linear_layer_needs_a_named_layer(make_mlp_batch):
         def forward(self, x: Tensor) -> Tensor:
             return x * self.scale
 
-    with pytest.raises(ModelError, match="Name a layer with discrepancy.layer"):
+    with pytest.raises(ModelError, match=r"Name a layer with discrepancy.layer"):
         both(Plain(), make_mlp_batch(), "rman")
 
 

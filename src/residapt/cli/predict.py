@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,7 +45,8 @@ def predict(
     with image_progress("predicting") as on_images:
         rows = predict_folder(deployed, images, batch_size=batch_size, on_images=on_images)
         if out is None:
-            sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
             count = print_predictions(rows, sys.stdout, rows_as or "csv")
         else:
             count = write_predictions(rows, out, form=rows_as, overwrite=overwrite)

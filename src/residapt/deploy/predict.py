@@ -119,7 +119,7 @@ def print_predictions(rows: Iterable[Prediction | Unreadable], file: TextIO, for
 
 
 def _csv_writer(file: TextIO) -> Callable[[Prediction], None]:
-    writer = csv.writer(file)
+    writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("path", "class", "probability"))
 
     def write(row: Prediction) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.data.batches import Batch
+from residapt.losses.gather import gather_features
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
@@ -87,7 +88,9 @@ class DSN(Alignment):
         """Reconstruction and difference of one domain; shared and private features are added."""
         shared = outputs.inner[self.layer].flatten(1)
         private = self.private[domain](x)
-        return scale_invariant_mse(self.decoder(shared + private), x), difference_loss(private, shared)
+        return scale_invariant_mse(self.decoder(shared + private), x), difference_loss(
+            gather_features(private), gather_features(shared)
+        )
 
 
 @register("dsn")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 def group_soft_threshold(core: Tensor, *, threshold: float, dim: int) -> Tensor:
     r"""Shrink each group along ``dim``: :math:`(1 - \tau/\|v\|_2)_+\, v` (Yuan & Lin 2006)."""
-    norm = core.norm(dim=dim, keepdim=True)
+    norm: Tensor = core.norm(dim=dim, keepdim=True)
     return core * (1 - threshold / norm.clamp_min(torch.finfo(core.dtype).tiny)).clamp_min(0)
 
 
@@ -76,5 +76,5 @@ def _restore_zero_columns(T: Tensor, core: Tensor, *, column_threshold: float, r
 
 def prox_objective(T: Tensor, core: Tensor, *, column_threshold: float, row_threshold: float) -> Tensor:
     r"""t times the objective of Eq. 12, :math:`\frac12\|T-\hat T\|^2 + \tau_c\sum_c\|T_c\| + \tau_r\sum_r\|T_r\|`."""
-    penalty = column_threshold * T.norm(dim=0).sum() + row_threshold * T.norm(dim=1).sum()
+    penalty: Tensor = column_threshold * T.norm(dim=0).sum() + row_threshold * T.norm(dim=1).sum()
     return 0.5 * (T - core).square().sum() + penalty

@@ -50,7 +50,7 @@ def prune_transform(
 def replace_parameter(module: nn.Module, name: str, select: Selection, optimizer: Optimizer | None) -> None:
     """Put a selection of a parameter in its place, in the module and in the optimiser with all its moments."""
     old = module.get_parameter(name)
-    new = nn.Parameter(select(old.detach()).clone(), requires_grad=old.requires_grad)
+    new = nn.Parameter(_compact(select(old.detach())), requires_grad=old.requires_grad)
     if optimizer is not None:
         for group in optimizer.param_groups:
             group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
@@ -61,6 +61,11 @@ def replace_parameter(module: nn.Module, name: str, select: Selection, optimizer
 
 def _select_state(state: dict[str, Any], shape: torch.Size, select: Selection) -> dict[str, Any]:
     return {
-        key: select(value).clone() if isinstance(value, Tensor) and value.shape == shape else value
+        key: _compact(select(value)) if isinstance(value, Tensor) and value.shape == shape else value
         for key, value in state.items()
     }
+
+
+def _compact(tensor: Tensor) -> Tensor:
+    # Row by row in memory whatever was selected: the same layout as after a resume, and so the same rounding.
+    return tensor.clone(memory_format=torch.contiguous_format)

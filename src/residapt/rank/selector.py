@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.optim import Optimizer
 
+from residapt.engine import from_main
 from residapt.errors import TrainingError
 from residapt.rank.least_squares import solve_left, solve_right
 from residapt.rank.penalty import GroupedCore, group_weights, grouped_core
@@ -85,9 +86,10 @@ def _shrink_layer(
 ) -> None:
     columns = transform.ranks[1]
     with_bias = transform.has_bias and bias is not None
-    shrunk = _prox(item, config)
+    # Ranks must be the same in every process, whatever its hardware makes of the last bit.
+    shrunk = from_main(_prox(item, config))
     _refit(transform, weight, bias if with_bias else None, shrunk)
-    rows, kept = _effective(shrunk, config.epsilon)
+    rows, kept = map(from_main, _effective(shrunk, config.epsilon))
     if not bool(rows.all() and kept.all()):
         prune_transform(transform, rows, kept[:columns], kept[columns:] if with_bias else None, optimizer)
 

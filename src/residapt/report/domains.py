@@ -120,7 +120,7 @@ def _frequency_table(summary: RunSummary) -> Html:
         (name, *(f"{100 * values[row]:.1f}%" for values in summary.frequencies.values()))
         for row, name in enumerate(summary.classes)
     ]
-    return table(columns, rows, caption="Class frequencies")
+    return table(columns, rows, caption="Class frequencies.")
 
 
 def changed_section(data: RunData) -> Section | None:

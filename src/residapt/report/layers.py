@@ -85,11 +85,11 @@ def _table(ranks: list[LayerRanks]) -> Html:
         )
         for layer in ranks
     ]
-    return table(columns, rows, caption="Ranks of the transformed layers")
+    return table(columns, rows, caption="Ranks of the transformed layers.")
 
 
 def _parameters(summary: RunSummary) -> list[Html]:
     if not summary.parameters:
         return []
     rows = [(name.replace("_", " "), count(number)) for name, number in summary.parameters.items()]
-    return [table(["", Column("parameters", True)], rows, caption="How many parameters there are", compact=True)]
+    return [table(["", Column("parameters", True)], rows, caption="How many parameters there are.", compact=True)]

@@ -56,7 +56,7 @@ class RunData:
     metrics: Metrics
     summary: RunSummary | None
     problem: str
-    """Why there is no summary."""
+    """What is wrong with the summary, where there is one that cannot be read."""
 
     def setting(self, key: str) -> str:
         """The value of a setting as text, or nothing."""
@@ -69,7 +69,7 @@ def read_run(run: RunDirectory) -> RunData:
     try:
         summary = read_summary(run.summary)
     except ResidaptError as error:
-        problem = str(error)
+        problem = str(error) if run.summary.exists() else ""
     return RunData(run.path, read_settings(run.config), read_metrics(run.metrics), summary, problem)
 
 

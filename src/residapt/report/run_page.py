@@ -85,7 +85,7 @@ def settings_section(data: RunData) -> Section:
 def _settings_table(settings: list[Setting]) -> Html:
     rows = [(tag("code", one.key), tag("b" if one.changed else "span", one.value), one.explanation) for one in settings]
     columns: list[str | Column] = ["setting", Column("value", wide=True), Column("what it does", wide=True)]
-    return table(columns, rows, caption="Settings of this run")
+    return table(columns, rows, caption="Settings of this run.")
 
 
 BUILDERS: tuple[Callable[[RunData], Section | None], ...] = (

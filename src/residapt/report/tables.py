@@ -37,16 +37,10 @@ def table(
         tag("tr", *(tag("td", cell, class_=column.kind) for column, cell in zip(known, row, strict=True)))
         for row in rows
     ]
-    title = [tag("caption", caption)] if caption else []
-    # Focusable, so that it can be scrolled with the keyboard alone.
-    return tag(
-        "div",
-        tag("table", *title, tag("thead", head), tag("tbody", join(body)), class_="compact" if compact else None),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label=caption or "table",
-    )
+    whole = tag("table", tag("thead", head), tag("tbody", join(body)), class_="compact" if compact else None)
+    # Focusable, so that it can be scrolled with the keyboard alone; the caption stays when the table moves.
+    box = tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
+    return join([tag("p", caption, class_="caption") if caption else "", box])
 
 
 def folded(title: str, *children: object) -> Html:

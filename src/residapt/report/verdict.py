@@ -92,7 +92,7 @@ def _unfinished(data: RunData) -> Html:
             tag("p", "This run has not finished.", class_="headline warning"),
             tag("p", f"There is no verdict yet; the curves below show how far it got.{reached} Go on with:"),
             command(run_command("adapt", "--resume", data.path)),
-            tag("p", data.problem, class_="muted small"),
+            note(data.problem, "warning") if data.problem else "",
         ]
     )
 
@@ -140,7 +140,7 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
 
 def _longest(seconds: dict[str, float]) -> str:
     name, value = max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
-    return f"{duration(value)} of it: {name.replace('_', ' ')}" if name and len(seconds) > 1 else ""
+    return f"{name.replace('_', ' ')}: {duration(value)}" if name and len(seconds) > 1 else ""
 
 
 def _notes_link(data: RunData, summary: RunSummary) -> Html:
@@ -177,26 +177,20 @@ def _stamps(sets: list[Scored]) -> list[str]:
 
 
 def _accuracy_table(sets: list[Scored]) -> Html:
-    columns: list[str | Column] = [
-        "scored set",
-        Column("images", True),
-        Column("source only", True),
-        Column("adapted", True),
-        Column("change", True),
-        "protocol",
-    ]
+    columns: list[str | Column] = ["scored set", *(Column(name, True) for name in ("source only", "adapted", "change"))]
     rows = [
         (
             one.name,
-            count(one.images),
             _percent(one.before),
             tag("strong", _percent(one.after)),
-            "–" if one.gain is None else badge(f"{signed(one.gain)}", _kind(one.gain, CLEAR)),
+            "–" if one.gain is None else badge(signed(one.gain), _kind(one.gain, CLEAR)),
             badge(one.protocol),
+            count(one.images),
         )
         for one in sets
     ]
-    return table(columns, rows, caption="Accuracy in per cent; labels were used for scoring only")
+    caption = "Accuracy in per cent; labels were used for scoring only."
+    return table([*columns, "protocol", Column("images", True)], rows, caption=caption)
 
 
 def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
@@ -214,7 +208,7 @@ def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
         word = {"good": "better", "bad": "worse", "": "same"}[kind]
         explanation = SCORES[name].explanation if name in SCORES else ""
         rows.append((name.replace("_", " "), number(before), number(after), badge(word, kind), explanation))
-    return table(columns, rows, caption="Higher is better for each of them")
+    return table(columns, rows, caption="Higher is better for each of them.")
 
 
 def _kind(change: float, margin: float) -> str:

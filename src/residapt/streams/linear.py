@@ -1,56 +1,93 @@
-r"""Linear layers of the target stream, by the cheaper of two equal forms.
+r"""Linear layers of the target stream without a dense target weight, and without an extra pass over the source's.
 
-``dense``: :math:`y = (\Theta + B_1 S B_2^\top)x`, which forms a C x N matrix. ``factored``:
-:math:`y = \Theta x + B_1 (S (B_2^\top x))`, which works on the rows of x. The factored form is cheaper while the
-batch has fewer rows than about :math:`CN/(C+N)`.
+Two equal forms: ``dense``, :math:`y = (\Theta + B_1 S B_2^\top)x`, forms a C x N matrix; ``factored``,
+:math:`y = \Theta x + B_1 (S (B_2^\top x))`, works on the rows of x and is cheaper while these are fewer than about
+:math:`CN/(C+N)`. In the factored form the only large products are those with :math:`\Theta` itself, and the transform
+needs one too, :math:`\Theta A_2`. So the columns of :math:`A_2` join the batch as r more rows: one product in the
+forward pass and two in the backward pass serve the layer, the other stream (see :mod:`residapt.streams.pair`) and the
+transform, and the gradient of :math:`\Theta` is written once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
 from residapt.transform import Residual
 
-
-@contextmanager
-def called_modules(modules: Mapping[str, nn.Linear]) -> Iterator[set[str]]:
-    """Names of the modules that are called in this context; some networks only read a layer's weight."""
-    called: set[str] = set()
-    handles = [
-        module.register_forward_pre_hook(lambda *_, name=name: called.add(name)) for name, module in modules.items()
-    ]
-    try:
-        yield called
-    finally:
-        for handle in handles:
-            handle.remove()
+_OF_THE_WRAPPER = {Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.size, Tensor.dim}  # type: ignore[attr-defined]
 
 
-@contextmanager
-def target_linears(modules: Mapping[nn.Linear, Residual]) -> Iterator[None]:
-    """Within this context the given modules compute with their target weights."""
-    replaced = {module: module.__dict__.get("forward") for module in modules}
-    for module, residual in modules.items():
-        module.forward = partial(_target_linear, module, residual)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for module, forward in replaced.items():
-            if forward is None:
-                del module.forward
-            else:
-                module.forward = forward  # type: ignore[method-assign]
+class FactoredWeight(Tensor):
+    """A target weight that is multiplied as factors by ``linear``, and becomes a dense tensor for anything else."""
+
+    source: Tensor
+    residual: Residual
+    _dense: Tensor | None
+
+    @staticmethod
+    def __new__(cls, source: Tensor, residual: Residual) -> FactoredWeight:
+        """Stand in for ``source`` + ``residual``; there is no storage behind it."""
+        made: FactoredWeight = Tensor._make_wrapper_subclass(
+            cls, source.shape, dtype=source.dtype, device=source.device, requires_grad=False
+        )
+        made.source, made.residual, made._dense = source, residual, None
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """``linear`` by factors, questions about the shape as they are, everything else on the dense tensor."""
+        kwargs = kwargs or {}
+        if func is functional.linear:
+            x, weight, bias = linear_arguments(*args, **kwargs)
+            if isinstance(weight, cls):
+                return weight.linear((x,), (bias,))[0]
+        if func in _OF_THE_WRAPPER:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        args, kwargs = tree_map_only(cls, cls.dense, (args, kwargs))
+        return func(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refused: below autograd a dense weight would be cut off from its factors."""
+        raise TypeError(f"{func} cannot work on the factors of a weight.")
+
+    def dense(self) -> Tensor:
+        """The target weight as a matrix."""
+        if self._dense is None:
+            self._dense = self.residual.add_to_weight(self.source)
+        return self._dense
+
+    def linear(self, inputs: Sequence[Tensor], biases: Sequence[Tensor | None]) -> list[Tensor]:
+        """Outputs for the target's input, the last; inputs before it belong to the source stream."""
+        outputs, columns = self.source.shape
+        rows = [x.reshape(-1, columns) for x in inputs]
+        if len(rows[-1]) * (outputs + columns) >= outputs * columns:
+            weights = (*[self.source] * (len(rows) - 1), self.dense())
+            return [functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
+        products = list(self._products(rows))
+        products[-1] = self.residual.add_to_output(products[-1], rows[-1])
+        results = [y if b is None else y + b for y, b in zip(products, biases, strict=True)]
+        return [y.view(*x.shape[:-1], outputs) for x, y in zip(inputs, results, strict=True)]
+
+    def _products(self, rows: list[Tensor]) -> Sequence[Tensor]:
+        """All rows times the source weight, as one product; together with A2 if the inner matrix is not known yet."""
+        blocks = rows if self.residual.core_is_known else [*rows, self.residual.transform.A2.T]
+        joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        products = functional.linear(joined, self.source).split([len(block) for block in blocks])
+        if len(blocks) > len(rows):
+            self.residual.use_product(products[-1].T)
+        return products[: len(rows)]
 
 
-def _target_linear(module: nn.Linear, residual: Residual, x: Tensor) -> Tensor:
-    bias = None if module.bias is None else residual.add_to_bias(module.bias)
-    outputs, inputs = module.weight.shape
-    rows = x.numel() // max(inputs, 1)
-    if rows * (outputs + inputs) < outputs * inputs:
-        return functional.linear(x, module.weight, bias) + residual.apply(x)
-    return functional.linear(x, residual.add_to_weight(module.weight), bias)
+def linear_arguments(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The arguments of ``torch.nn.functional.linear``, however they were passed."""
+    return input, weight, bias

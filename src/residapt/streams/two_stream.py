@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
-from residapt.streams.linear import called_modules, target_linears
+from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
+from residapt.streams.pair import Pair, pair_part
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -67,11 +68,13 @@ class TwoStream(nn.Module):
         self.layers = {layer.name: layer for layer in self._select(model)}
         parameters = dict(model.named_parameters())
         self.transforms = nn.ModuleDict(
-            {_key(name): build_transform(layer, parameters[layer.weight], self.config) for name, layer in self.layers.items()}
+            {
+                _key(name): build_transform(layer, parameters[layer.weight], self.config)
+                for name, layer in self.layers.items()
+            }
         )
         self.statistics = TargetStatistics(model, self.config.norm)
-        self._factored = _plain_linears(model, self.layers.values())
-        self._factored_seen = False
+        self._one_by_one = False
         if self.config.norm == "frozen":
             freeze_statistics(model)
         self.reset_transforms()
@@ -120,19 +123,29 @@ class TwoStream(nn.Module):
     def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
         """Dense target tensors under the model's own parameter and buffer names."""
         residuals = self.residuals() if residuals is None else residuals
-        return {**self._dense_weights(residuals), **self.statistics.named()}
+        return {**self._target_weights(residuals, factored=False), **self.statistics.named()}
 
-    def _dense_weights(self, residuals: Residuals) -> dict[str, Tensor]:
+    def _target_weights(self, residuals: Residuals, *, factored: bool) -> dict[str, Tensor]:
+        """Target weights and biases by name; ``factored`` leaves the weights of linear layers as factors."""
         pieces: dict[str, dict[int, Tensor]] = {}
         for name, residual in residuals.items():
             layer = self.layers[name]
             weight, bias = self.source_tensors(name)
             stored = self.model.get_parameter(layer.weight)
             start = layer.rows[0] if layer.rows else 0
-            pieces.setdefault(layer.weight, {})[start] = layer.weight_from(residual.add_to_weight(weight), stored)
+            if factored and isinstance(residual, Residual) and self._is_plain_linear(layer):
+                target: Tensor = FactoredWeight(stored, residual)
+            else:
+                target = layer.weight_from(residual.add_to_weight(weight), stored)
+            pieces.setdefault(layer.weight, {})[start] = target
             if layer.bias is not None and bias is not None:
                 pieces.setdefault(layer.bias, {})[start] = residual.add_to_bias(bias)
         return {name: _assemble(self.model.get_parameter(name), parts) for name, parts in pieces.items()}
+
+    def _is_plain_linear(self, layer: LayerMatrix) -> bool:
+        # A subclass may hand its weight to code that cannot work with factors.
+        owner = self.model.get_submodule(layer.weight.rpartition(".")[0])
+        return layer.kind == "linear" and layer.rows is None and type(owner) is nn.Linear
 
     def forward(self, x: Tensor, *args: Any, stream: Stream = "source", **kwargs: Any) -> Tensor:
         """Logits of one stream."""
@@ -150,14 +163,18 @@ class TwoStream(nn.Module):
         """Logits and features of one stream; ``inner`` names modules, ``name:input`` what a module is given."""
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
-        wanted = (*inner, *([self.config.features] if self.config.features else []))
         with ExitStack() as stack:
-            caught = stack.enter_context(_catch_outputs(self.model, wanted))
+            caught = stack.enter_context(_catch_outputs(self.model, self._wanted(inner)))
             if stream == "source":
                 result = self.model(x, *args, **kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
-        logits = _logits_of(result, self.model)
+        return self._collect(_logits_of(result, self.model), caught, inner)
+
+    def _wanted(self, inner: tuple[str, ...]) -> tuple[str, ...]:
+        return (*inner, *([self.config.features] if self.config.features else []))
+
+    def _collect(self, logits: Tensor, caught: Mapping[str, Tensor], inner: tuple[str, ...]) -> Outputs:
         features = caught[self.config.features].flatten(1) if self.config.features else logits
         return Outputs(logits, features, {name: caught[name] for name in inner})
 
@@ -166,30 +183,38 @@ class TwoStream(nn.Module):
     ) -> tuple[Outputs, Outputs]:
         """Each domain through its stream; in one pass where weights and statistics are the same for both."""
         residuals = self.residuals() if residuals is None else residuals
-        if residuals or couples_samples(self.model, self.config.norm):
-            first = self.outputs(source, stream="source", inner=inner)
-            return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
-        joint = self.outputs(torch.cat([source, target]), stream="source", inner=inner)
-        return joint.split(len(source))
+        coupled = couples_samples(self.model, self.config.norm)
+        if not residuals and not coupled:
+            return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
+        # Shared statistics are updated by one stream after the other.
+        if residuals and self._trains and not self._one_by_one and not (coupled and self.config.norm == "shared"):
+            try:
+                return self._both_at_once(source, target, residuals, inner)
+            except Exception:  # whatever it was, it comes again below unless the pairs are to blame
+                self._one_by_one = True
+        first = self.outputs(source, stream="source", inner=inner)
+        return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
+
+    def _both_at_once(
+        self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
+    ) -> tuple[Outputs, Outputs]:
+        state = {**self._target_weights(residuals, factored=True), **self.statistics.named()}
+        pairs = {name: Pair(_tensor_of(self.model, name), tensor) for name, tensor in state.items()}
+        with _catch_outputs(self.model, self._wanted(inner)) as caught:
+            logits = _logits_of(functional_call(self.model, pairs, (Pair(source, target),)), self.model)
+        first = self._collect(pair_part(logits, "source"), pair_part(caught, "source"), inner)
+        return first, self._collect(pair_part(logits, "target"), pair_part(caught, "target"), inner)
+
+    @property
+    def _trains(self) -> bool:
+        # Fused inference kernels read weights past Python, so evaluation is always dense.
+        return self.training and torch.is_grad_enabled()
 
     def _call_target(
         self, stack: ExitStack, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], residuals: Residuals | None
     ) -> Any:
         residuals = self.residuals() if residuals is None else residuals
-        linear: dict[str, Residual] = {}
-        if self.training and torch.is_grad_enabled() and not self._factored_seen:
-            # The first pass is dense and shows which layers are really called; see `called_modules`.
-            with called_modules(self._factored) as called:
-                result = functional_call(self.model, self.target_state(residuals), (x, *args), kwargs)
-            self._factored = {name: module for name, module in self._factored.items() if name in called}
-            self._factored_seen = True
-            return result
-        if self.training and torch.is_grad_enabled():
-            # Fused inference kernels read weights without calling the module, so evaluation is always dense.
-            linear = {n: r for n, r in residuals.items() if n in self._factored and isinstance(r, Residual)}
-            stack.enter_context(target_linears({self._factored[n]: r for n, r in linear.items()}))
-        dense = {n: r for n, r in residuals.items() if n not in linear}
-        state = {**self._dense_weights(dense), **self.statistics.named()}
+        state = {**self._target_weights(residuals, factored=self._trains), **self.statistics.named()}
         return functional_call(self.model, state, (x, *args), kwargs) if state else self.model(x, *args, **kwargs)
 
     def merge_and_unload(self, example: Tensor | None = None) -> nn.Module:
@@ -222,24 +247,11 @@ def _assemble(stored: Tensor, parts: dict[int, Tensor]) -> Tensor:
     return torch.cat([*rows, stored[position:]])
 
 
-def _plain_linears(model: nn.Module, layers: Any) -> dict[str, nn.Linear]:
-    """Layers whose module is a plain Linear that is called as a module and does not share its weight."""
-    uses: dict[int, int] = {}
-    for module in model.modules():
-        for parameter in module._parameters.values():
-            if parameter is not None:
-                uses[id(parameter)] = uses.get(id(parameter), 0) + 1
-    modules = dict(model.named_modules())
-    # A layer that stands under two names is called twice; both calls go through the same module, so it may stay.
-    found = {}
-    for layer in layers:
-        module = modules.get("" if layer.name == "model" and "model" not in modules else layer.name)
-        if type(module) is nn.Linear and layer.kind == "linear" and uses[id(module.weight)] == 1:
-            # A bias that is tied elsewhere, or transformed on its own, needs the dense path as well.
-            joint = module.bias is None or (layer.bias is not None and uses[id(module.bias)] == 1)
-            if joint:
-                found[layer.name] = module
-    return found
+def _tensor_of(model: nn.Module, name: str) -> Tensor:
+    """A parameter or buffer by its dotted name."""
+    path, _, own = name.rpartition(".")
+    tensor: Tensor = getattr(model.get_submodule(path), own)
+    return tensor
 
 
 @contextmanager

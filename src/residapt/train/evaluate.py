@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from residapt.data.domains import Images, Labelled
 from residapt.streams import Stream
-from residapt.train.events import Callback
+from residapt.train.events import Callback, CallbackState
 from residapt.train.method import Method
 
 Protocol = Literal["transductive", "held-out"]
@@ -75,6 +75,14 @@ class Curve(Callback):
         """Evaluate at the end, once."""
         if not self.points or self.points[-1]["step"] != step:
             self._measure(method, step)
+
+    def state(self) -> CallbackState:
+        """The points so far."""
+        return CallbackState({"points": self.points})
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on after the points so far."""
+        self.points = [dict(point) for point in state.values["points"]]
 
     def _measure(self, method: Method, step: int) -> None:
         scores = {evaluation.name: accuracy(method, evaluation) for evaluation in self.evaluations}

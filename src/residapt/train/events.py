@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from residapt.errors import TrainingError
+from torch import Tensor
+
+from residapt.errors import ResidaptError
 from residapt.rank import RankChange
 from residapt.train.method import Method
+
+if TYPE_CHECKING:
+    from residapt.train.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,14 @@ class StepInfo:
     steps: int
     values: dict[str, float]
     ranks: dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class CallbackState:
+    """What a callback needs to go on after a stop: values that JSON can hold, and tensors by name."""
+
+    values: dict[str, Any]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
 class Callback:
@@ -41,12 +55,29 @@ class Callback:
     def on_end(self, method: Method, step: int) -> None:
         """Training has ended after ``step`` steps."""
 
-    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+    def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Training cannot go on after ``step`` good steps; the error is raised next."""
 
     def notices(self) -> list[str]:
         """What this callback wants people to know, once; the trainer passes it to ``on_notice`` of all."""
         return []
+
+    def on_settled(self, trainer: Trainer) -> None:
+        """Before the first step and after every step, once all about it has been told: the moment to save."""
+
+    def on_interrupt(self, trainer: Trainer) -> None:
+        """Training was asked to stop and stops now, between two steps."""
+
+    def resume_hint(self) -> str:
+        """How to go on after a stop, for messages; empty if this callback has no part in it."""
+        return ""
+
+    def state(self) -> CallbackState | None:
+        """What has to be in a checkpoint; None if there is nothing."""
+        return None
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on from a state that :meth:`state` gave; called after ``on_start``."""
 
 
 @dataclass
@@ -90,7 +121,7 @@ class Callbacks(Callback):
         for item in self.items:
             item.on_end(method, step)
 
-    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+    def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Pass on."""
         for item in self.items:
             item.on_failure(method, step, error)
@@ -98,3 +129,37 @@ class Callbacks(Callback):
     def notices(self) -> list[str]:
         """Collect from all."""
         return [notice for item in self.items for notice in item.notices()]
+
+    def on_settled(self, trainer: Trainer) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_settled(trainer)
+
+    def on_interrupt(self, trainer: Trainer) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_interrupt(trainer)
+
+    def resume_hint(self) -> str:
+        """The first there is."""
+        return next((hint for item in self.items if (hint := item.resume_hint())), "")
+
+    def states(self) -> dict[str, CallbackState]:
+        """The states of all that have one, by name."""
+        found = ((name, item.state()) for name, item in self._named().items())
+        return {name: state for name, state in found if state is not None}
+
+    def restore_states(self, method: Method, states: dict[str, CallbackState]) -> None:
+        """Give each its own state; one that was not there when the states were taken keeps its start."""
+        for name, item in self._named().items():
+            if name in states:
+                item.restore(method, states[name])
+
+    def _named(self) -> dict[str, Callback]:
+        """By the name of the class, numbered where there are several."""
+        named: dict[str, Callback] = {}
+        for item in self.items:
+            kind = type(item).__name__
+            same = sum(name.partition("-")[0] == kind for name in named)
+            named[f"{kind}-{same}" if same else kind] = item
+        return named

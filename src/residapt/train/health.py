@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from residapt.data.domains import Images, Labelled
-from residapt.errors import TrainingError
+from residapt.errors import ResidaptError
 from residapt.rank import RankChange
 from residapt.selection.evidence import subset
 from residapt.train.evaluate import evaluating, logits_of
-from residapt.train.events import Callback, StepInfo
+from residapt.train.events import Callback, CallbackState, StepInfo
 from residapt.train.method import Method
 from residapt.train.symptoms import (
     HealthConfig,
@@ -29,6 +29,9 @@ from residapt.train.symptoms import (
 )
 
 __all__ = ["HealthConfig", "HealthMonitor"]
+
+
+_REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_told", "_waiting")
 
 
 class HealthMonitor(Callback):
@@ -104,7 +107,7 @@ class HealthMonitor(Callback):
         if step % self._every == 0 or step == self._steps:
             self._look(method, last=step == self._steps)
 
-    def on_failure(self, method: Method, step: int, error: TrainingError) -> None:
+    def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -116,6 +119,18 @@ class HealthMonitor(Callback):
         self._note(
             Symptom("stopped", 1.0, f"training stopped after {step} good steps of {self._steps}: {error} {left}")
         )
+
+    def state(self) -> CallbackState:
+        """What has been seen and told so far."""
+        values = {name: getattr(self, name) for name in _REMEMBERED}
+        return CallbackState({**values, "_seen": sorted(self._seen), "_old": self._old.tolist()})
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on as if there had been no stop."""
+        for name in _REMEMBERED:
+            setattr(self, name, state.values[name])
+        self._seen = set(state.values["_seen"])
+        self._old = torch.tensor(state.values["_old"], dtype=self._old.dtype)
 
     def _look(self, method: Method, *, last: bool) -> None:
         accuracy = self._source_accuracy(method)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
+from residapt.errors import TrainingError
 from residapt.rank import RankChange
-from residapt.train.events import Callback, StepInfo
+from residapt.train.events import Callback, CallbackState, StepInfo
 from residapt.train.method import Method
 
 
@@ -22,8 +24,11 @@ class MetricsFile(Callback):
     def write(self, kind: str, **values: Any) -> None:
         """Append one line."""
         line = {"kind": kind, **self.stamp, **values, "seconds": round(time.monotonic() - self._started, 3)}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise TrainingError(f"'{self.path}' cannot be written: {error.strerror}. Make room there.") from error
 
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Losses, watched numbers and ranks."""
@@ -36,3 +41,18 @@ class MetricsFile(Callback):
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """A note in plain words."""
         self.write("notice", step=step, text=notice)
+
+    def state(self) -> CallbackState:
+        """How long the file is, and how long the run has taken; the lines so far are brought to the disk."""
+        size = 0
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+                size = os.fstat(file.fileno()).st_size
+        return CallbackState({"bytes": size, "seconds": time.monotonic() - self._started})
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Cut off what was written after the checkpoint, so that no line is missing and none is there twice."""
+        self._started = time.monotonic() - float(state.values["seconds"])
+        if self.path.exists():
+            os.truncate(self.path, min(int(state.values["bytes"]), self.path.stat().st_size))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from torch import Tensor
 from torch.nn import functional
 
 from residapt.data.domains import Labelled
 from residapt.train.evaluate import evaluating, logits_of
-from residapt.train.events import Callback
+from residapt.train.events import Callback, CallbackState
 from residapt.train.method import Method
 from residapt.train.trainer import Trainer
 
@@ -57,10 +57,22 @@ class EarlyStopping(Callback):
         if waited >= self.patience and step < self._steps:
             raise EarlyStop
 
-    def restore(self, method: Method) -> None:
-        """Bring the best weights back."""
+    def bring_back_best(self, method: Method) -> None:
+        """Give the method the best weights."""
         if self._state:
             method.load_state_dict(self._state)
+
+    def state(self) -> CallbackState:
+        """All looks, and the best weights."""
+        best = None if self.best is None else asdict(self.best)
+        return CallbackState({"looks": [asdict(look) for look in self.looks], "best": best}, dict(self._state))
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on with the looks of the run so far."""
+        self.looks = [HeldOut(**look) for look in state.values["looks"]]
+        self.best = None if state.values["best"] is None else HeldOut(**state.values["best"])
+        device = next(method.parameters()).device
+        self._state = {name: tensor.to(device, copy=True) for name, tensor in state.tensors.items()}
 
     def _look(self, method: Method, step: int) -> None:
         look = look_at(method, self.held_out, step)
@@ -86,6 +98,6 @@ def run_with_early_stopping(trainer: Trainer, stopping: EarlyStopping) -> HeldOu
         trainer.run()
     except EarlyStop:
         trainer.callbacks.on_end(trainer.method, trainer.step)
-    stopping.restore(trainer.method)
+    stopping.bring_back_best(trainer.method)
     assert stopping.best is not None  # it looks once before the first step
     return stopping.best

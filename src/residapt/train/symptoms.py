@@ -122,8 +122,8 @@ def prior_drift(
         "prior_drift",
         moved,
         f"predicted class frequencies of the target drift away ({moved:.0%} of the images): '{names[more]}' went from "
-        f"{before[more]:.0%} to {now[more]:.0%}, '{names[less]}' from {before[less]:.0%} to {now[less]:.0%}. Look at the "
-        "examples in the report; if they are wrong, lower discrepancy.weight or choose an earlier checkpoint with "
+        f"{before[more]:.0%} to {now[more]:.0%}, '{names[less]}' from {before[less]:.0%} to {now[less]:.0%}. Look at "
+        "the examples in the report; if they are wrong, lower discrepancy.weight or choose an earlier checkpoint with "
         "--select infomax.",
     )
 

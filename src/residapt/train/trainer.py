@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -11,9 +14,10 @@ from torch.optim import Optimizer
 from residapt.data.batches import Batch, Batches, derived_seed
 from residapt.data.domains import DomainPair
 from residapt.engine import Engine
-from residapt.errors import TrainingError
+from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.train.config import TrainConfig
-from residapt.train.events import Callback, Callbacks, StepInfo
+from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
+from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 
@@ -42,29 +46,73 @@ class Trainer:
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
-        torch.manual_seed(derived_seed(config.seed, "dropout"))
+        self.pending: list[str] = []
+        """What people should know before the first step."""
+        self.callback_states: dict[str, CallbackState] = {}
+        """Of a checkpoint; callbacks get them when training starts."""
+        self._signal: int | None = None
+        self.engine.synchronise(method)
 
     def run(self) -> Method:
         """Train to the end and give back the method."""
         self.method.train()
         self.callbacks.on_start(self.method, self.step, self.config.steps)
+        self._restore_callbacks()
         try:
+            self._tell(self.pending)
+            self.callbacks.on_settled(self)
             while self.step < self.config.steps:
+                self._stop_if_asked()
                 self._one_step()
                 self._tell(self.callbacks.notices())
-        except TrainingError as error:
-            self.callbacks.on_failure(self.method, self.step, error)
-            self._tell(self.callbacks.notices())
+                self.callbacks.on_settled(self)
+            self._stop_if_asked()
+        except Exception as error:
+            self._fail(error)
             raise
         self._tell(self.method.notices())
         self.callbacks.on_end(self.method, self.step)
         return self.method
+
+    def request_stop(self, number: int = signal.SIGINT) -> None:
+        """Stop after the present step; ``number`` is the signal that asks for it."""
+        self._signal = number
+
+    def _stop_if_asked(self) -> None:
+        if not self.engine.any(self._signal is not None):
+            return
+        self.callbacks.on_interrupt(self)
+        number = signal.Signals(self._signal or signal.SIGTERM)
+        hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
+        raise Interrupted(
+            f"stopped by {number.name} after step {self.step} of {self.config.steps}. {hint}",
+            step=self.step,
+            signal=int(number),
+        )
+
+    def _fail(self, error: Exception) -> None:
+        """Tell the callbacks, and raise what a person can do something about with words on how to go on."""
+        told = explain(error, step=self.step, steps=self.config.steps, batch_size=self.config.batch_size)
+        if told is None or isinstance(told, Interrupted):
+            return
+        with suppress(ResidaptError):  # a full disk has no room for this either
+            self.callbacks.on_failure(self.method, self.step, told)
+            self._tell(self.callbacks.notices())
+        raise with_hint(told, self.callbacks.resume_hint()) from error
+
+    def _restore_callbacks(self) -> None:
+        try:
+            self.callbacks.restore_states(self.method, self.callback_states)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ModelError(f"the checkpoint's record of the run so far cannot be read: {error!r}.") from error
 
     def _tell(self, notices: list[str]) -> None:
         for notice in notices:
             self.callbacks.on_notice(self.method, self.step, notice)
 
     def _one_step(self) -> None:
+        # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
+        torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
         batch = self.batches.batch(self.step).to(self.engine.device, self.format)
         progress = self.step / max(self.config.steps, 1)
         set_learning_rates(self.optimizer, self.config, progress)
@@ -72,6 +120,7 @@ class Trainer:
         self.step += 1
         changes = self.method.after_step(self.step, self.optimizer)
         if changes:
+            self.engine.synchronise(self.method)
             self.callbacks.on_ranks(self.method, self.step, changes)
         if self.step % self.config.log_every == 0 or self.step == self.config.steps:
             self.callbacks.on_log(self.method, self._info(losses))
@@ -82,27 +131,28 @@ class Trainer:
         with self.engine.autocast():
             losses = self.method.losses(batch, progress)
         self._check_finite(losses)
-        losses.total.backward()  # type: ignore[no-untyped-call]
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self.engine.average_gradients(parameters)
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(parameters, self.config.clip)
-        self.optimizer.step()
+        self.engine.backward(losses.total)
+        self.engine.update(self.optimizer, self.config.clip)
+        self.engine.average_statistics(self.method)
         return losses
 
     def _check_finite(self, losses: Losses) -> None:
-        if bool(torch.isfinite(losses.total)):
+        if not self.engine.any(not bool(torch.isfinite(losses.total))):
             return
-        bad = [name for name, part in losses.parts.items() if not bool(torch.isfinite(part))] or ["total"]
+        values = self._values(losses)
+        name, value = next((name, value) for name, value in values.items() if not math.isfinite(value))
         raise TrainingError(
-            f"the loss '{bad[0]}' is {float(losses.parts.get(bad[0], losses.total)):g} at step {self.step + 1} of "
-            f"{self.config.steps}. Lower the learning rates (train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
+            f"the loss '{name}' is {value:g} at step {self.step + 1} of {self.config.steps}. Lower the learning rates "
+            f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
         )
 
+    def _values(self, losses: Losses) -> dict[str, float]:
+        """Losses and watched numbers of the global batch."""
+        named = {**losses.parts, "total": losses.total, **losses.watch}
+        return self.engine.average_values({name: float(value.detach()) for name, value in named.items()})
+
     def _info(self, losses: Losses) -> StepInfo:
-        values = {name: float(value.detach()) for name, value in {**losses.parts, **losses.watch}.items()}
-        values["total"] = float(losses.total.detach())
-        return StepInfo(self.step, self.config.steps, values, self.method.two.ranks())
+        return StepInfo(self.step, self.config.steps, self._values(losses), self.method.two.ranks())
 
 
 def _has_2d_convolutions(module: nn.Module) -> bool:

@@ -95,7 +95,7 @@ def _attention_layers(path: str, module: nn.MultiheadAttention, names: dict[int,
     prefix = f"{path}." if path else ""
     for position, letter in enumerate("qkv"):
         rows = (position * width, (position + 1) * width)
-        if module.in_proj_weight is not None:
+        if id(module.in_proj_weight) in names:
             weight = names[id(module.in_proj_weight)]
             yield LayerMatrix(f"{prefix}in_proj.{letter}", weight, bias, "linear", rows)
         else:

@@ -15,7 +15,7 @@ from residapt.workflow.evidence import collect
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
 """Scores that take little time; DEV fits many classifiers."""
-LOOKED_AT = 1000
+LOOKED_AT = 500
 """Images of each domain that are looked at along the run."""
 
 

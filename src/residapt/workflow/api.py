@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from residapt.config import Config
+from residapt.config import Config, from_dotted, merged
 from residapt.errors import ConfigError
 from residapt.run import RunDirectory
 from residapt.streams import TwoStream
@@ -64,13 +64,13 @@ class AdaptedRun:
 
 
 def adapt(
-    model: nn.Module | str = "lenet",
+    model: nn.Module | str,
     *,
     source: Any,
     target: Any,
     evaluate: Any = None,
     out: Path | str | None = None,
-    method: str = "rpt",
+    method: str | None = None,
     steps: int | None = None,
     config: Config | None = None,
     classes: Sequence[str] | None = None,
@@ -88,8 +88,9 @@ def adapt(
     configuration, metrics, adapter, network and report; without it nothing is written.
 
     A network given as an object is copied. It is trained on the source first if it does hardly better than guessing
-    there; ``train_source_first`` decides otherwise. ``settings`` are those of the configuration, as in
-    ``adapt(..., seed=1, rank={"weight": 0.5}, train={"batch_size": 32})``.
+    there; ``train_source_first`` decides otherwise. ``method`` is ``rpt`` unless it is given here or in ``config``.
+    ``settings`` are those of the configuration, by groups or with dots, as in
+    ``adapt(..., seed=1, rank={"weight": 0.5}, **{"source.steps": 500})``.
     """
     given = _config(model, method, steps, config, settings)
     request = Request(
@@ -121,15 +122,18 @@ def run_request(request: Request) -> AdaptedRun:
 
 
 def _config(
-    model: nn.Module | str, method: str, steps: int | None, config: Config | None, settings: dict[str, Any]
+    model: nn.Module | str, method: str | None, steps: int | None, config: Config | None, settings: dict[str, Any]
 ) -> Config:
-    if config is not None:
-        if settings or steps is not None:
-            raise ConfigError("adapt: give either config or single settings, got both.")
-        return config
-    values: dict[str, Any] = {"method": method, **settings}
+    values = dict(settings)
     if isinstance(model, str):
-        values["model"] = {"spec": model, **settings.get("model", {})}
+        values["model.spec"] = model
+    if method is not None:
+        values["method"] = method
     if steps is not None:
-        values["train"] = {**settings.get("train", {}), "steps": steps}
-    return Config.parse(values, where="adapt")
+        values["train.steps"] = steps
+    if config is None:
+        return Config.parse(from_dotted(values), where="adapt")
+    if settings:
+        raise ConfigError(f"adapt: give either config or single settings, got both (settings {sorted(settings)}).")
+    base = config.model_dump(exclude_unset=True)
+    return Config.parse(merged(base, from_dotted(values)), where="adapt")

@@ -17,10 +17,16 @@ SOURCE_SHARE = 0.4
 """Share of the allowed time for the source network."""
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
-EVALUATIONS = 8
+EVALUATIONS = 5
 """Looks at the label-free scores in a run."""
+HEALTH_CHECKS = 10
+"""Looks of the health monitor at predictions."""
+STEPS_PER_CHECK = 30
+"""Fewest steps between two looks at the held-out source images."""
 PROX_STEPS = 10
-"""Proximal steps in a run: how far ranks fall depends on their number."""
+"""Proximal steps in a run."""
+SHRINKAGE = 0.06
+"""t of Eq. 12 times the number of proximal steps, which decides how far ranks fall, however long a run is."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,19 @@ def fill_in(given: Config, facts: Facts) -> Config:
 
 def by_steps(config: Config, given: Config) -> Config:
     """Intervals that follow from the number of steps, once that is known."""
-    steps = config.train.steps
-    config = _fill(
+    fill, steps = partial(_fill, given=given), config.train.steps
+    config = fill(
         config,
-        given=given,
         group="train",
         log_every=max(1, min(50, steps // 40)),
         evaluate_every=max(1, steps // EVALUATIONS),
         checkpoint_every=max(1, steps // 10),
     )
-    return _fill(config, given=given, group="rank", every=max(1, min(config.rank.every, steps // PROX_STEPS)))
+    checks = (config.source.steps or 0) // STEPS_PER_CHECK
+    config = fill(config, group="source", checks=max(1, min(config.source.checks, checks)))
+    config = fill(config, group="health", checks=HEALTH_CHECKS)
+    config = fill(config, group="rank", every=max(1, min(config.rank.every, steps // PROX_STEPS)))
+    return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.rank.every))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import partial
 
 from torch import Tensor
 
+from residapt.losses.gather import gather_features
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, rbf_mmd
 from residapt.methods.config import DiscrepancyConfig
 from residapt.methods.discrepancy import Discrepancy, DiscrepancyLosses
@@ -23,8 +24,9 @@ class Moments(Discrepancy):
         self.distance = distance
 
     def forward(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
-        """The distance; there is nothing to train in it."""
-        return DiscrepancyLosses(self.distance(self.features(source), self.features(target)))
+        """The distance over the batch of all processes; there is nothing to train in it."""
+        f_s, f_t = gather_features(self.features(source)), gather_features(self.features(target))
+        return DiscrepancyLosses(self.distance(f_s, f_t))
 
 
 def distance_named(kind: str, config: DiscrepancyConfig) -> Distance:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.losses.adversarial import Confusion, DomainLogits
+from residapt.losses.gather import gather_features, own_rows
 from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
 from residapt.methods.config import DiscrepancyConfig
 from residapt.methods.discrepancy import Adversarial
@@ -54,7 +55,8 @@ class Joined(Adversarial):
         """Sure predictions count more, each domain normalised for itself (CDAN+E only)."""
         if not self.entropy:
             return None
-        return DomainLogits(*(entropy_weights(outputs.logits.softmax(dim=1)) for outputs in (source, target)))
+        both = (gather_features(outputs.logits.detach().softmax(dim=1)) for outputs in (source, target))
+        return DomainLogits(*(own_rows(entropy_weights(probabilities)) for probabilities in both))
 
 
 def build_joined(kind: str, config: DiscrepancyConfig, features: int, classes: int, layer: str) -> Joined:

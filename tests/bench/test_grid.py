@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from residapt.bench import grid
+from residapt.bench.plan import Plan, make_plans
+from residapt.errors import DataError
+from residapt.methods import MethodConfig
+from residapt.train import TrainConfig
+
+
+def plans(methods: tuple[str, ...] = ("dann_flip", "rpt"), seeds: range = range(2), varied: str = "all") -> list[Plan]:
+    return make_plans(
+        "svhn-mnist", "lenet", methods, seeds, train=TrainConfig(), settings=MethodConfig(), varied=varied
+    )
+
+
+def test_runs_of_one_seed_are_paired():
+    dann, rpt = plans(seeds=range(3, 4))
+    assert dann.source == rpt.source
+    assert dann.train.seed == rpt.train.seed == 3
+    assert dann.settings.transform.seed == 3
+    assert dann.key() != rpt.key()
+
+
+def test_varying_the_order_only_keeps_warm_start_and_initialisation():
+    first, second = plans(("rpt",), range(2), varied="order")
+    assert first.source == second.source
+    assert first.settings == second.settings
+    assert first.train.seed != second.train.seed
+
+
+def test_key_depends_on_every_setting():
+    plan = plans()[0]
+    other = plan.model_copy(update={"settings": MethodConfig.parse({"rank": {"weight": 0.5}})})
+    assert plan.key() != other.key()
+    assert plan.key() == Plan.model_validate_json(plan.model_dump_json()).key()
+
+
+def test_finished_runs_are_not_repeated_and_interruption_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ran: list[str] = []
+
+    def fake(plan: Plan, *, root: Path, cache: Path) -> dict[str, object]:
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(plan.key())
+        return {"key": plan.key()}
+
+    monkeypatch.setattr(grid, "execute", fake)
+    out = tmp_path / "records.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        grid.run_grid(plans(), out=out, root=tmp_path, cache=tmp_path)
+    assert [record["key"] for record in grid.read_records([out])] == ran
+    monkeypatch.setattr(grid, "execute", lambda plan, *, root, cache: {"key": plan.key()})
+    grid.run_grid(plans(), out=out, root=tmp_path, cache=tmp_path)
+    keys = [record["key"] for record in grid.read_records([out])]
+    assert sorted(keys) == sorted(plan.key() for plan in plans())
+
+
+def test_a_line_cut_off_by_a_crash_is_left_out_and_the_next_record_is_whole(tmp_path: Path):
+    out = tmp_path / "records.jsonl"
+    out.write_text('{"key": "a"}\n{"key": "b", "acc')
+    assert [record["key"] for record in grid.read_records([out])] == ["a"]
+    grid.append_record(out, {"key": "c"})
+    assert json.loads(out.read_text().splitlines()[-1]) == {"key": "c"}
+
+
+def test_damage_in_the_middle_is_named(tmp_path: Path):
+    out = tmp_path / "records.jsonl"
+    out.write_text('{"key": "a"}\nnonsense\n{"key": "b"}\n')
+    with pytest.raises(DataError, match="line 2"):
+        grid.read_records([out])

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made_up_run import CLASSES, HELD_OUT, NOTE, make_run
+from page_reader import Seen
+from typer.testing import CliRunner
+
+from residapt.cli.app import app
+from residapt.errors import ResidaptError
+from residapt.report import write_report
+from residapt.report.layers import finding
+from residapt.report.run_data import read_metrics, read_run, read_settings
+from residapt.report.verdict import headline, scored_sets
+from residapt.report.words import count, duration, number, plural, signed
+from residapt.summary import Accuracy, LayerRanks, Verdict
+
+
+def text_of(path: Path) -> str:
+    """What a reader sees, without scripts and styles."""
+    page = re.sub(r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.S)
+    return re.sub(r"\s+", " ", Seen(page).text)
+
+
+def headings(path: Path) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", path.read_text(encoding="utf-8"))
+
+
+def test_the_verdict_comes_first_and_nothing_is_left_out(tmp_path: Path) -> None:
+    path = write_report(make_run(tmp_path / "run"))
+    assert headings(path) == [
+        "Verdict",
+        "Accuracy and scores",
+        "Health notes",
+        "Over time",
+        "Where the domains differ",
+        "Do the domains overlap?",
+        "Class frequencies",
+        "Predictions that changed",
+        "How to use the result",
+        "Configuration",
+    ]
+    shown = text_of(path)
+    assert "Adaptation helped." in shown
+    assert "71.2 → 82.4%" in shown
+    assert "+11.2 points, held-out" in shown
+    assert "171 of 795 target images got another class" in shown
+    assert NOTE[1:] in shown
+    assert shown.count(NOTE[1:]) == 1
+    assert f"residapt predict {tmp_path / 'run'} images/" in shown
+    assert "t of Eq. 12" in shown
+    assert all(name in shown for name in CLASSES)
+
+
+def test_every_accuracy_carries_its_stamp(tmp_path: Path) -> None:
+    shown = text_of(write_report(make_run(tmp_path / "run")))
+    assert re.search(rf"{HELD_OUT}\s*71.2\s*82.4\s*\+11.2\s*held-out\s*398", shown)
+    assert re.search(r"target folder\s*71.9\s*83.1\s*\+11.2\s*transductive\s*795", shown)
+
+
+@pytest.mark.parametrize(
+    ("helped", "handed_out", "words", "kind"),
+    [
+        (True, "adapted", "helped", "good"),
+        (None, "adapted", "not clear", "warning"),
+        (False, "source", "source network back", "bad"),
+        (False, "adapted", "you asked for it", "bad"),
+    ],
+)
+def test_headlines(helped: bool | None, handed_out: str, words: str, kind: str) -> None:
+    line, found = headline(Verdict(helped=helped, handed_out=handed_out))  # type: ignore[arg-type]
+    assert words in line
+    assert found == kind
+
+
+@pytest.mark.parametrize(("helped", "after", "words"), [(True, 60.0, "accuracy fell"), (False, 90.0, "accuracy rose")])
+def test_labels_that_contradict_the_verdict_are_mentioned(
+    tmp_path: Path, helped: bool, after: float, words: str
+) -> None:
+    scored = [
+        Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out"),
+        Accuracy(name="x", stage="adapted", percent=after, images=9, protocol="held-out"),
+    ]
+    verdict = Verdict(helped=helped, handed_out="adapted" if helped else "source")
+    shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
+    assert f"The labelled images say otherwise: {words}" in shown
+
+
+def test_labels_that_agree_are_no_news(tmp_path: Path) -> None:
+    assert "say otherwise" not in text_of(write_report(make_run(tmp_path / "run")))
+
+
+def test_sets_of_one_name_but_another_protocol_stay_apart() -> None:
+    scored = scored_sets(
+        [
+            Accuracy(name="x", stage="adapted", percent=2.0, images=5, protocol="held-out"),
+            Accuracy(name="x", stage="source_only", percent=1.0, images=5, protocol="transductive"),
+        ]
+    )
+    assert [(one.protocol, one.before, one.after, one.gain) for one in scored] == [
+        ("held-out", None, 2.0, None),
+        ("transductive", 1.0, None, None),
+    ]
+
+
+def test_source_handed_out_offers_no_adapter(tmp_path: Path) -> None:
+    verdict = Verdict(helped=False, handed_out="source", reasons=("the source accuracy fell",))
+    shown = text_of(write_report(make_run(tmp_path / "run", verdict=verdict)))
+    assert "holds the source network, unchanged" in shown
+    assert "residapt.load" not in shown
+
+
+def test_a_run_that_has_not_finished_shows_its_curves(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    with run.metrics.open("a") as file:
+        file.write('{"kind": "step", "step": 1300, "val')
+    path = write_report(run)
+    assert headings(path) == ["Verdict", "Health notes", "Over time", "Configuration"]
+    shown = text_of(path)
+    assert "This run has not finished." in shown
+    assert "reached step 1,200" in shown
+    assert f"residapt adapt --resume {run.path}" in shown
+
+
+def test_a_summary_cut_short_counts_as_not_finished(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    run.summary.write_text(run.summary.read_text()[:500])
+    shown = text_of(write_report(run))
+    assert "This run has not finished." in shown
+    assert "summary.json' cannot be read" in shown
+
+
+def test_a_run_with_nothing_but_a_configuration(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    run.metrics.unlink()
+    path = write_report(run)
+    assert headings(path) == ["Verdict", "Configuration"]
+    assert "Nothing has been recorded yet." in text_of(path)
+
+
+def test_settings_that_were_changed_are_marked(tmp_path: Path) -> None:
+    settings = read_settings(make_run(tmp_path / "run").config)
+    assert {one.key for one in settings if one.changed} == {
+        "rank.step",
+        "model.spec",
+        "model.bottleneck",
+        "data.image_size",
+        "train.steps",
+    }
+    assert all(one.explanation for one in settings)
+
+
+def test_a_configuration_of_another_version_is_shown_as_it_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    run.config.write_text('method = "rpt"\n[new]\nsetting = "<script>"\n')
+    shown = text_of(write_report(run))
+    assert "new.setting" in shown
+    assert "<script>" in shown
+
+
+def test_metrics_of_a_resumed_run(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    lines = [
+        {"kind": "step", "stage": "source", "step": 5, "values": {"class": 9.0}},
+        {"kind": "step", "step": 10, "values": {"class": 3.0, "odd": "x"}, "ranks": {"a": [2, 3]}},
+        {"kind": "step", "step": 20, "values": {"class": 2.0}, "ranks": {"a": [2, 2]}},
+        {"kind": "step", "step": 10, "values": {"class": 1.0}, "ranks": {"a": [1, 1]}},
+        {"kind": "notice", "step": 20, "text": "hot"},
+    ]
+    path.write_text("\n".join([json.dumps(line) for line in lines] + ["[1]", "{cut"]))
+    metrics = read_metrics(path)
+    assert metrics.curves == {
+        ("source", "step"): {"class": {5: 9.0}},
+        ("adapt", "step"): {"class": {10: 1.0, 20: 2.0}},
+    }
+    assert metrics.ranks == {10: 2.0, 20: 4.0}
+    assert [(note.step, note.text) for note in metrics.notes] == [(20, "hot")]
+
+
+def test_long_curves_are_thinned_and_keep_their_end(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    lines = [{"kind": "step", "step": step, "values": {"class": 1.0}} for step in range(1, 5002)]
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = write_report(run).read_text()
+    steps = json.loads(re.findall(r'class="chart-data">(.*?)</script>', page)[0])["data"][0]["x"]
+    assert len(steps) <= 601
+    assert steps[-1] == 5001
+
+
+def test_many_classes_show_those_that_changed_most(tmp_path: Path) -> None:
+    names = [f"class {place}" for place in range(100)]
+    flat = [0.01] * 100
+    moved = [0.01 + (0.005 if place == 77 else -0.005 if place == 78 else 0.0) for place in range(100)]
+    frequencies = {"source": flat, "target_before": flat, "target_after": moved}
+    path = write_report(make_run(tmp_path / "run", classes=names, frequencies=frequencies))
+    specs = [json.loads(one) for one in re.findall(r'class="chart-data">(.*?)</script>', path.read_text())]
+    rows = next(s["layout"]["yaxis"]["ticktext"] for s in specs if "class 77" in str(s["layout"].get("yaxis")))
+    assert len(rows) == 40
+    assert {"class 77", "class 78"} <= set(rows)
+    assert "60 more are in the table" in text_of(path)
+
+
+def test_pictures_that_are_no_base64_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    summary = json.loads(run.summary.read_text())
+    summary["changed"][0]["thumbnail"] = 'x" onerror="alert(1)'
+    run.summary.write_text(json.dumps(summary))
+    page = write_report(run).read_text()
+    assert "onerror" not in page
+    assert page.count("data:image/jpeg;base64,") == len(summary["changed"]) - 1
+
+
+def layer(name: str, before: tuple[int, int], after: tuple[int, int]) -> LayerRanks:
+    return LayerRanks(layer=name, shape=(10, 10), before=before, after=after)
+
+
+def test_ranks_in_words() -> None:
+    some = [layer("a", (8, 8), (2, 3)), layer("b", (4, 4), (4, 2)), layer("c", (8, 8), (0, 0))]
+    assert finding(some) == (
+        "1 layer of 3 is shared by both domains. The domains differ most in b (l 4 of 4, r 2 of 4)."
+    )
+    assert finding([layer("a", (8, 8), (0, 0))]).startswith("All layers are shared")
+    assert finding([layer("a", (8, 8), (8, 8))]).startswith("No rank has fallen")
+
+
+def test_numbers_in_words() -> None:
+    assert [duration(s) for s in (3.4, 59.6, 125, 3725)] == ["3 s", "1 min 0 s", "2 min 5 s", "1 h 2 min"]
+    assert (count(12345), signed(-3.14), signed(2), number(-0.12345)) == ("12,345", "−3.1", "+2.0", "−0.123")
+    assert (plural(1, "note"), plural(2, "note"), plural(2, "class", "classes")) == ("1 note", "2 notes", "2 classes")
+
+
+def test_the_command_writes_the_page_and_says_where(tmp_path: Path) -> None:
+    import residapt.cli.report  # noqa: F401  registers the command
+
+    run = make_run(tmp_path / "run")
+    result = CliRunner().invoke(app, ["report", str(run.path)])
+    assert result.exit_code == 0
+    assert str(run.report) in result.output
+    assert run.report.is_file()
+
+
+def test_the_command_refuses_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    import residapt.cli.report  # noqa: F401  registers the command
+
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert isinstance(result.exception, ResidaptError)
+    assert "not a run directory" in str(result.exception)
+
+
+def test_a_run_reads_what_it_wrote(tmp_path: Path) -> None:
+    data = read_run(make_run(tmp_path / "run"))
+    assert data.summary is not None
+    assert data.problem == ""
+    assert data.setting("model.spec") == "timm:tf_efficientnet_lite0"
+    assert data.setting("no.such") == ""

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from residapt.streams import TwoStream, batch_norms
+from residapt.streams.norm import couples_samples
+
+RANKS = {"left_rank": 2, "right_rank": 2}
+
+
+def statistics(model: nn.Module) -> dict[str, Tensor]:
+    return {name: buffer.clone() for name, buffer in model.named_buffers()}
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_each_stream_has_statistics_of_its_own(nets: Callable[..., Any]) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, **RANKS)
+    start = statistics(model)
+    two(x + 3.0, stream="target")
+    assert equal(statistics(model), start), "a target pass leaves the source's statistics alone"
+    assert not equal(two.statistics.named(), start)
+    own = {name: buffer.clone() for name, buffer in two.statistics.named().items()}
+    two(x, stream="source")
+    assert not equal(statistics(model), start)
+    assert equal(two.statistics.named(), own), "and the other way round"
+
+
+def test_target_statistics_are_those_of_a_network_trained_on_the_target_alone(nets: Callable[..., Any]) -> None:
+    """A slow oracle: a plain copy with the target weights, run on the same target batches."""
+    model, x = nets("resnet")
+    two = TwoStream(model, **RANKS)
+    plain = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, tensor in two.target_state().items():
+            if name in dict(plain.named_parameters()):
+                plain.get_parameter(name).copy_(tensor)
+    for shift in (1.0, 2.0):
+        torch.testing.assert_close(two(x + shift, stream="target"), plain(x + shift))
+        two(x, stream="source")
+    found = two.statistics.named()
+    for name, buffer in plain.named_buffers():
+        torch.testing.assert_close(found[name], buffer)
+    assert int(found["bn1.num_batches_tracked"]) == 2
+    torch.testing.assert_close(two.eval()(x, stream="target"), plain.eval()(x))
+
+
+def test_shared_statistics_are_updated_by_both_streams(nets: Callable[..., Any]) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, norm="shared", **RANKS)
+    assert two.statistics.named() == {}
+    start = statistics(model)
+    two(x, stream="target")
+    middle = statistics(model)
+    assert not equal(middle, start)
+    two(x, stream="source")
+    assert not equal(statistics(model), middle)
+
+
+@pytest.mark.parametrize("called_train", [True, False])
+def test_frozen_statistics_never_change_and_are_constants(nets: Callable[..., Any], called_train: bool) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, norm="frozen", **RANKS)
+    if called_train:
+        two.train()
+    start = statistics(model)
+    for stream in ("source", "target"):
+        alone = two(x[:1], stream=stream)
+        torch.testing.assert_close(two(x, stream=stream)[:1], alone)
+    assert equal(statistics(model), start)
+    assert two.training
+    assert not model.bn1.training
+
+
+def test_scale_and_shift_are_shared(nets: Callable[..., Any]) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, **RANKS)
+    two(x, stream="target").sum().backward()
+    assert model.bn1.weight.grad is not None
+    assert not any("bn" in name for name, _ in two.transforms.named_parameters())
+
+
+def test_statistics_are_saved_and_moved(nets: Callable[..., Any]) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, **RANKS)
+    two(x + 3.0, stream="target")
+    saved = {key: value for key, value in two.state_dict().items() if key.startswith("statistics.")}
+    assert len(saved) == 3 * len(list(batch_norms(model))) == 12
+    two.to(torch.float32)
+    assert two.statistics.named()["bn1.running_mean"].dtype == torch.float32
+
+
+def test_evaluation_updates_nothing(nets: Callable[..., Any]) -> None:
+    model, x = nets("resnet")
+    two = TwoStream(model, **RANKS).eval()
+    before = {**statistics(model), **{f"target {k}": v.clone() for k, v in two.statistics.named().items()}}
+    two(x, stream="source")
+    two(x, stream="target")
+    assert equal({**statistics(model), **{f"target {k}": v for k, v in two.statistics.named().items()}}, before)
+
+
+def test_when_domains_need_a_pass_each() -> None:
+    tracking, forgetful, plain = nn.BatchNorm1d(2), nn.BatchNorm1d(2, track_running_stats=False), nn.Linear(2, 2)
+    assert couples_samples(tracking, "per-domain")
+    assert couples_samples(tracking, "shared")
+    assert not couples_samples(tracking, "frozen")
+    assert couples_samples(forgetful, "frozen")
+    assert not couples_samples(plain, "per-domain")
+
+
+def test_a_network_that_is_one_batch_norm_and_one_without_statistics() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False), nn.Linear(2, 2))
+    assert list(batch_norms(model)) == []
+    assert TwoStream(model, **RANKS)(torch.randn(4, 3), stream="target").shape == (4, 2)
