@@ -88,4 +88,6 @@ def _sync(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"output '{path}' cannot be written: {error.strerror or error}. Choose another place.")
+    in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = "there is a file where a folder has to be" if in_the_way else error.strerror or str(error)
+    return ConfigError(f"output '{path}' cannot be written: {reason}. Choose another place.")

@@ -9,29 +9,29 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from small_run import METADATA
 from torch import nn
 
 from residapt.config import Config, DataConfig, write_config
 from residapt.deploy import write_model
 from residapt.models import LeNet
 from residapt.run import RunDirectory
-from residapt.streams import AdapterMetadata, Input, TwoStream, save_pretrained
-
-CLASSES = ("cat", "dog", "owl & <i>co</i>")
-METADATA = AdapterMetadata(
-    method="rpt", classes=CLASSES, model="lenet", input=Input(size=28, channels=1, mean=(0.4,), std=(0.2,))
-)
+from residapt.streams import TwoStream, save_pretrained
 
 
 @pytest.fixture(scope="session")
 def two_stream() -> TwoStream:
-    """LeNet with ranks of its own in each layer; logits are far apart, so that predictions differ."""
+    """LeNet with ranks of its own, shared in the last layer, which is balanced so that all classes occur."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         model = LeNet(num_classes=3)
+        two = TwoStream(model, left_rank=3, right_rank=2, ranks={"conv2": (0, 0)}, exclude=("full4",)).eval()
         with torch.no_grad():
-            model.full4.weight.mul_(8)
-        return TwoStream(model, left_rank=3, right_rank=2, ranks={"conv2": (0, 0)}).eval()
+            blots = torch.nn.functional.interpolate(torch.rand(64, 1, 5, 5), (28, 28), mode="bilinear")
+            logits = two((blots - 0.4) / 0.2, stream="target")
+            model.full4.weight.mul_(8 / logits.std(0)[:, None])
+            model.full4.bias.sub_(logits.mean(0)).mul_(8 / logits.std(0))
+        return two
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ def spec_of(chart: str) -> Any:
 
 
 def test_labels_cannot_become_markup_and_keep_both_ends() -> None:
-    assert label("<b>&</b>") == "&lt;b&gt;&amp;&lt;/b&gt;"
+    assert label("<b>&</b> $x$") == "&lt;b&gt;&amp;&lt;/b&gt; &#36;x&#36;"
     assert label("abcdefghij", longest=7) == "abc…hij"
     assert label("abcdefg", longest=7) == "abcdefg"
 

@@ -335,7 +335,9 @@ def edit_tensors(path: Path, change: Callable[[dict[str, Tensor]], Any]) -> None
         (lambda v: v["tensors"]["bn1.weight"].update(sha256=None), "'source.bn1.weight' is not in"),
     ],
 )
-def test_bad_configurations(saved: tuple[nn.Module, Path], change: Callable[[dict[str, Any]], Any], message: str) -> None:
+def test_bad_configurations(
+    saved: tuple[nn.Module, Path], change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
     model, path = saved
     edit(path, change)
     with pytest.raises(ModelError, match=message):

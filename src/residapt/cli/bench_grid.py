@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -89,20 +89,40 @@ def _line(record: dict[str, object]) -> str:
     return f"{plan['method']} seed {plan['seed']}: target test {scores['target_test']:.1f} %, {record['seconds']} s"  # type: ignore[index]
 
 
+def records_of(files: list[Path]) -> list[dict[str, Any]]:
+    """The records of files that must exist."""
+    from residapt.bench.grid import read_records
+
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"there is no file '{file}'.")
+    return read_records(files)
+
+
 @bench_app.command(epilog="Example: residapt bench table benchmarks/results/*.jsonl --markdown")
 def table(
     files: Annotated[list[Path], typer.Argument(help="JSONL files of records.")],
     markdown: Annotated[bool, typer.Option(help="Print Markdown.")] = False,
 ) -> None:
     """Published and measured accuracies side by side, from records only."""
-    from residapt.bench.grid import read_records
     from residapt.bench.table import markdown_table, rich_table, rows_of
 
-    for file in files:
-        if not file.is_file():
-            raise ConfigError(f"there is no file '{file}'.")
-    rows = rows_of(read_records(files))
+    rows = rows_of(records_of(files))
     console.print(markdown_table(rows) if markdown else rich_table(rows), highlight=False, soft_wrap=markdown)
+
+
+@bench_app.command(epilog="Example: residapt bench page benchmarks/results/svhn-mnist.jsonl -o svhn-mnist.html")
+def page(
+    files: Annotated[list[Path], typer.Argument(help="JSONL files of records.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("bench.html"),
+) -> None:
+    """One self-contained HTML page: table, curves, ranks and sweeps, from records only."""
+    from residapt.bench.page import bench_page
+    from residapt.report.page import write_page
+
+    records = records_of(files)
+    write_page(out, bench_page(records, " and ".join(sorted({record["plan"]["task"] for record in records}))))
+    console.print(f"Wrote {out}", highlight=False)
 
 
 for _task, _title in (

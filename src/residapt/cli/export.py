@@ -25,15 +25,14 @@ def export(
 ) -> None:
     """Write the target network for other programs, checked against the network itself."""
     from residapt.atomic import refuse_existing
-    from residapt.deploy import FORMATS, default_output, load_run
-    from residapt.deploy import export as export_model
+    from residapt.deploy import FORMATS, default_output, export_run, load_run
     from residapt.errors import ConfigError
 
     if form not in FORMATS:
         raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {form!r}.")
     path = out or default_output(run, form)
     refuse_existing(path, overwrite=overwrite)
-    done = export_model(load_run(run, base=base), form, path, overwrite=overwrite)
+    done = export_run(load_run(run, base=base), form, path, overwrite=overwrite)
     check = (
         "the same tensors" if form in ("safetensors", "state-dict") else f"logits agree within {done.difference:.0e}"
     )

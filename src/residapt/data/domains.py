@@ -62,6 +62,7 @@ class Labelled:
             raise DataError(
                 f"labels must be a vector of class indices, got {self.labels.dtype} {tuple(self.labels.shape)}."
             )
+        object.__setattr__(self, "labels", self.labels.long())
 
     def check_classes(self, num_classes: int, name: str) -> None:
         """Refuse class indices that the network has no output for."""
@@ -82,6 +83,16 @@ class DomainPair:
     source: Labelled
     target: Images
     few: Labelled | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.target, Labelled):
+            # Whoever passes a labelled target wants to score it later; training gets the images alone.
+            object.__setattr__(self, "target", self.target.images)
+        if not hasattr(self.target, "fetch"):
+            raise DataError(
+                f"the target must be images without labels, got {type(self.target).__name__}. "
+                "Give TensorImages, or another object with __len__ and fetch(index, generator)."
+            )
 
 
 def pair_from_tensors(

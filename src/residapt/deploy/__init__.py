@@ -1,7 +1,7 @@
 """What is done with a finished run: predict, evaluate, export, inspect."""
 
 from residapt.deploy.evaluate import FolderScores, evaluate_folder
-from residapt.deploy.export import FORMATS, Exported, Format, default_output, export
+from residapt.deploy.export import FORMATS, Exported, Format, default_output, export_run
 from residapt.deploy.inspect import Inspection, inspect_run
 from residapt.deploy.load_run import DeployedModel, load_run
 from residapt.deploy.model_file import read_model_metadata, write_model
@@ -18,7 +18,7 @@ __all__ = [
     "Unreadable",
     "default_output",
     "evaluate_folder",
-    "export",
+    "export_run",
     "inspect_run",
     "load_run",
     "predict_folder",

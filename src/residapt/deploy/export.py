@@ -42,7 +42,7 @@ class Exported:
     """Bytes."""
 
 
-def export(run: DeployedModel | Path | str, form: Format, out: Path | str, *, overwrite: bool = False) -> Exported:
+def export_run(run: DeployedModel | Path | str, form: Format, out: Path | str, *, overwrite: bool = False) -> Exported:
     """Write a run's network in one of :data:`FORMATS`."""
     if form not in FORMATS:
         raise ConfigError(f"export format must be one of {', '.join(FORMATS)}, got {form!r}.")

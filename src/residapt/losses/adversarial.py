@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ class DomainClassifier(nn.Sequential):
 
     def __init__(self, inputs: int, hidden: Sequence[int] = (500, 500), *, dropout: float = 0.0) -> None:
         layers: list[nn.Module] = []
-        for before, width in zip((inputs, *hidden[:-1]), hidden, strict=True):
+        for before, width in pairwise((inputs, *hidden)):
             layers += [nn.Linear(before, width), nn.ReLU()]
             if dropout > 0:
                 layers.append(nn.Dropout(dropout))

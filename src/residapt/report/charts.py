@@ -20,12 +20,14 @@ LONGEST_LABEL = 24
 
 
 def label(text: object, longest: int | None = None) -> str:
-    """Text that Plotly shows as it is, cut in the middle if it is longer than ``longest``."""
+    """Text that Plotly shows as it is (no tags, no formulas), cut in the middle if longer than ``longest``."""
     shown = str(text)
     if longest is not None and len(shown) > longest:
         keep = (longest - 1) // 2
         shown = f"{shown[:keep]}…{shown[-keep:]}"
-    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;")):
+        shown = shown.replace(character, entity)
+    return shown
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -16,8 +16,8 @@ from residapt.selection.scores import score
 Votes = dict[str, tuple[float, float]]
 """Each measurement before and after the adaptation."""
 
-CONFIDENCE = ("infomax", "bnm", "snd")
-"""Scores that mostly measure how sure the predictions are: together they have one vote."""
+RECORDED = ("source_accuracy", "class_ami", "infomax", "bnm", "snd")
+"""Scores taken of both networks; BNM and SND move with InfoMax and are kept for calibration only."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,14 @@ class GuardConfig:
     """Alarm when classes that vanished made up at least this share, in the source and of sure predictions."""
     renamed_classes: float = 1.0
     """Alarm when renaming classes would restore the old predictions for this many classes of average size."""
-    ami_margin: float = 0.02
-    """Change of ClassAMI that counts as a vote."""
-    confidence_margin: float = 0.01
-    """Relative change of a confidence score that counts."""
+    ami_gain: float = 0.01
+    """Rise of either cluster agreement that counts for the adaptation."""
+    ami_loss: float = 0.05
+    """Fall that counts against it; larger, as the old predictions are made from the old features."""
+    sure_agreement: float = 0.92
+    """Share of the surest old predictions that must be kept."""
+    confidence_loss: float = 0.25
+    """Relative fall of InfoMax that counts against. Smaller ones are usual: a source-only network is too sure."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def compare(before: Evidence, after: Evidence, config: GuardConfig | None = None
 def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None = None) -> Verdict:
     """The rule, as a function of the measurements alone, so that it can be calibrated on recorded runs.
 
-    1. *Alarms.* Each of them alone means False, however sure the predictions are:
+    1. *Alarms.* Each of them alone means False, however good the rest looks:
 
        - the source accuracy fell: the shared weights were damaged;
        - the predicted class frequencies are far from those of the source-only network *and* from those of
@@ -68,34 +72,37 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
          network's predictions (collapse);
        - the old predictions come back when classes are renamed (two classes swapped look as sure and as well
          clustered as a success).
-    2. *Structure.* ClassAMI asks whether predictions follow the clusters of the features: one vote.
-    3. *Confidence.* InfoMax, BNM and SND have one vote together, by majority: most losses raise all three.
-    4. True needs the vote of structure, and confidence not against. False needs one against and the other
-       not for. All else is None, so confidence alone never passes.
+    2. *Votes*, for (+1), against (-1) or neither (0):
+
+       - ``anchored_ami``: the predictions against clusters of the features *before* the adaptation, which no
+         training can bend to fit;
+       - ``class_ami``: each network's predictions against clusters of its own features;
+       - ``sure_agreement``: the surest quarter of the source-only predictions should survive (-1 or 0);
+       - ``infomax``: only against, after a large fall. Confidence never speaks for an adaptation, because
+         collapsed and swapped classes are predicted with confidence too.
+    3. A positive sum means True, a negative one False, and 0 means None: no clear evidence.
 
     What no rule of this kind can see: a swap of classes that the source-only network already confused.
     """
     config = config or GuardConfig()
     alarms = _alarms(votes, config)
-    structure = _sign(votes["class_ami"], config.ami_margin)
-    confidence = _confidence(votes, config.confidence_margin)
-    reasons = alarms or (
-        f"predictions follow the target's clusters {_word(structure)} (ClassAMI)",
-        f"predictions are sure and varied {_word(confidence)} (majority of {', '.join(CONFIDENCE)})",
-    )
-    helped = None
-    if alarms or structure + confidence < 0:
-        helped = False
-    elif structure > 0 and confidence >= 0:
-        helped = True
-    return Verdict(helped, dict(votes), tuple(reasons))
+    opinions = _opinions(votes, config)
+    total = sum(vote for vote, _ in opinions)
+    if alarms or total < 0:
+        helped: bool | None = False
+    else:
+        helped = True if total > 0 else None
+    reasons = alarms or tuple(reason for vote, reason in opinions if vote) or ("nothing changed clearly",)
+    return Verdict(helped, dict(votes), reasons)
 
 
 def measure(before: Evidence, after: Evidence) -> Votes:
     """All measurements that :func:`decide` reads; plain numbers, fit for a record."""
     _check_same_samples(before, after)
-    names = ("source_accuracy", "class_ami", *CONFIDENCE)
-    votes: Votes = {name: (score(name, before), score(name, after)) for name in names}
+    votes: Votes = {name: (score(name, before), score(name, after)) for name in RECORDED}
+    anchored = replace(before, target_logits=after.target_logits)
+    votes["anchored_ami"] = (votes["class_ami"][0], score("class_ami", anchored))
+    votes["sure_agreement"] = (1.0, _sure_agreement(before.target_logits, after.target_logits))
     prior = _frequencies(after.source_labels, after.classes)
     old = _frequencies(before.target_logits.argmax(dim=1), before.classes)
     new = _frequencies(after.target_logits.argmax(dim=1), after.classes)
@@ -123,22 +130,36 @@ def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
     return tuple(found)
 
 
-def _confidence(votes: Mapping[str, tuple[float, float]], margin: float) -> int:
-    signs = [_sign(votes[name], margin * max(map(abs, votes[name]))) for name in CONFIDENCE]
-    return (sum(signs) > 0) - (sum(signs) < 0)
+def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[tuple[int, str], ...]:
+    """Each vote with its reason in words."""
+    kept, (infomax_before, infomax_after) = votes["sure_agreement"][1], votes["infomax"]
+    unsure = infomax_after < (1 - config.confidence_loss) * infomax_before
+    return (
+        (_ami_vote(votes["anchored_ami"], config), "clusters of the old features, " + _text(votes, "anchored_ami")),
+        (_ami_vote(votes["class_ami"], config), "clusters of its own features, " + _text(votes, "class_ami")),
+        (-(kept < config.sure_agreement), f"only {kept:.0%} of the surest old predictions were kept"),
+        (-unsure, "much less sure or varied predictions, " + _text(votes, "infomax")),
+    )
 
 
-def _sign(pair: tuple[float, float], margin: float) -> int:
+def _ami_vote(pair: tuple[float, float], config: GuardConfig) -> int:
     change = pair[1] - pair[0]
-    return (change > margin) - (change < -margin)
+    return (change > config.ami_gain) - (change < -config.ami_loss)
 
 
-def _word(sign: int) -> str:
-    return {1: "more than before", 0: "as before", -1: "less than before"}[sign]
+def _text(votes: Mapping[str, tuple[float, float]], name: str) -> str:
+    return f"{name}: {votes[name][0]:.3f} before, {votes[name][1]:.3f} after"
 
 
 def _frequencies(labels: Tensor, classes: int) -> Tensor:
     return torch.bincount(labels.long(), minlength=classes).double() / len(labels)
+
+
+def _sure_agreement(before: Tensor, after: Tensor) -> float:
+    """Share of the surest quarter of the old predictions that is still predicted."""
+    confidence, predicted = before.double().softmax(dim=1).max(dim=1)
+    sure = confidence >= confidence.quantile(0.75)
+    return float((after.argmax(dim=1) == predicted)[sure].double().mean())
 
 
 def _sure_frequencies(logits: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class HealthConfig(Settings):
     patience: int = Field(default=10, ge=1)
     """Logged steps in a row before a domain classifier is called stuck or perfect."""
     stuck: float = Field(default=0.02, ge=0)
-    """A domain classifier whose mean loss since the start is not even this far below log 2 has learned nothing."""
+    """A domain classifier whose loss is not even this far below log 2, and does not fall by as much, learns nothing."""
     perfect: float = Field(default=0.98, gt=0.5, le=1)
     """Mean domain accuracy from which the domains count as fully separated."""
     few_classes: float = Field(default=0.5, gt=0, lt=1)
@@ -72,8 +72,11 @@ def stuck_adversary(losses: Sequence[float], unchanged: bool, config: HealthConf
 
 
 def _only_guesses(losses: Sequence[float], tolerance: float) -> bool:
-    """No better than log 2 on the whole, nor (but for the noise of a batch) at any time."""
-    return sum(losses) / len(losses) >= LOG2 - tolerance and min(losses) >= LOG2 - 3 * tolerance
+    """No better than log 2 on the whole, nor (but for the noise of a batch) at any time, and not getting there."""
+    half = len(losses) // 2
+    early, late = sum(losses[:half]) / max(half, 1), sum(losses[half:]) / max(len(losses) - half, 1)
+    better = early < LOG2 - tolerance or late < LOG2 - tolerance or min(losses) < LOG2 - 3 * tolerance
+    return not better and late > early - tolerance
 
 
 def perfect_adversary(accuracies: Sequence[float], config: HealthConfig) -> Symptom | None:

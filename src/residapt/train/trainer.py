@@ -17,6 +17,7 @@ from residapt.engine import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.train.config import TrainConfig
 from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
+from residapt.train.evaluate import evaluating
 from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
@@ -37,12 +38,13 @@ class Trainer:
         self.engine = engine or Engine()
         self.config = config
         self.method = method.to(self.engine.device)
-        self.format = torch.channels_last if config.channels_last and _has_2d_convolutions(method) else None
+        self.format = torch.channels_last if config.channels_last and _works_on_images(method) else None
         if self.format is not None:
             method.to(memory_format=self.format)  # type: ignore[call-overload]
         self.batches = Batches(
             pair, size=config.batch_size, seed=config.seed, rank=self.engine.rank, world=self.engine.world
         )
+        self._check_labels(pair)
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
@@ -52,6 +54,15 @@ class Trainer:
         """Of a checkpoint; callbacks get them when training starts."""
         self._signal: int | None = None
         self.engine.synchronise(method)
+
+    def _check_labels(self, pair: DomainPair) -> None:
+        """Refuse class indices that the network has no output for: later they would be an error without a place."""
+        first = self.batches.batch(0).to(self.engine.device, self.format)
+        with evaluating(self.method):
+            classes = self.method.predict(first.source[:2], "source").shape[1]
+        pair.source.check_classes(classes, "source")
+        if pair.few is not None:
+            pair.few.check_classes(classes, "labelled target")
 
     def run(self) -> Method:
         """Train to the end and give back the method."""
@@ -155,5 +166,8 @@ class Trainer:
         return StepInfo(self.step, self.config.steps, self._values(losses), self.method.two.ranks())
 
 
-def _has_2d_convolutions(module: nn.Module) -> bool:
-    return any(isinstance(child, nn.Conv2d) for child in module.modules())
+def _works_on_images(module: nn.Module) -> bool:
+    """Whether there are 2-d convolutions, and no 3-d ones, whose weights have no such memory format."""
+    return any(isinstance(child, nn.Conv2d) for child in module.modules()) and all(
+        parameter.ndim != 5 for parameter in module.parameters()
+    )

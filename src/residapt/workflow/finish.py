@@ -104,7 +104,8 @@ def _summary(
     verdict: Verdict,
     accuracies: list[Accuracy],
 ) -> RunSummary:
-    first, second = scores_of(before, tuple(SCORES)), scores_of(after, tuple(SCORES))
+    names = tuple(name for name in SCORES if name != "devn" or plan.config.select == name)
+    first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
     notes = list(adapted.notes)
