@@ -60,13 +60,14 @@ def tiny_trainer(
     pair: DomainPair | None = None,
     dtype: torch.dtype = torch.float32,
     net: dict[str, Any] | None = None,
+    rank: RankConfig | None = None,
     **train: Any,
 ) -> Trainer:
     """A fresh trainer; the same whenever and wherever it is built."""
     torch.manual_seed(3)
     network = TinyNet(**(net or {})).to(dtype)
     settings = MethodConfig(
-        rank=RankConfig(every=5, step=2.5e-2),
+        rank=rank or RankConfig(every=5, step=2.5e-2),
         transform=TransformConfig(left_rank=6, right_rank=6),
         discrepancy=DiscrepancyConfig(hidden=(8,), dropout=0.2 if net is None else 0.0),
     )

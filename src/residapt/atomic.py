@@ -23,10 +23,12 @@ def atomic_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
         yield temporary
+        temporary.chmod(mode)  # some writers put a private file in its place
         _sync(temporary)
         os.replace(temporary, path)
     except OSError as error:

@@ -37,7 +37,10 @@ def test_classes_are_the_folders_in_order_of_their_names(photos: Path) -> None:
     found = scan_source(photos)
     assert found.classes == ("cat", "dog", "eel")
     assert found.labels.tolist() == [0] * 3 + [1] * 4 + [2] * 3
-    assert all(path.relative_to(photos).parts[0] == found.classes[label] for path, label in zip(found.paths, found.labels))
+    assert all(
+        path.relative_to(photos).parts[0] == found.classes[label]
+        for path, label in zip(found.paths, found.labels, strict=True)
+    )
     assert found.notes == ()
 
 
@@ -108,8 +111,8 @@ def test_a_folder_to_score_may_lack_classes_but_not_add_any(photos: Path, tmp_pa
     (tmp_path / "scored" / "cat").mkdir()
     found = scan_labelled(tmp_path / "scored", ("cat", "dog", "eel"))
     assert found.labels.tolist() == [2]
+    picture(tmp_path / "other" / "Eel" / "a.png")
     with pytest.raises(DataError, match=r"'.*Eel' is not a class of the source: rename it to 'eel'"):
-        picture(tmp_path / "other" / "Eel" / "a.png")
         scan_labelled(tmp_path / "other", ("cat", "dog", "eel"))
     with pytest.raises(DataError, match="cannot be scored"):
         scan_labelled(tmp_path / "scored" / "cat", ("cat", "dog", "eel"))
@@ -120,8 +123,11 @@ def test_unreadable_images_are_left_out_by_name(photos: Path) -> None:
     paths[4].write_bytes(b"not an image")
     decoded = decode_all(paths, FORM, what="target", budget=1e9)
     assert decoded.kept.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert decoded.pixels is not None and decoded.pixels.shape == (8, 3, 8, 8)
-    assert len(decoded.notes) == 1 and str(paths[4]) in decoded.notes[0] and "1 of 9" in decoded.notes[0]
+    assert decoded.pixels is not None
+    assert decoded.pixels.shape == (8, 3, 8, 8)
+    assert len(decoded.notes) == 1
+    assert str(paths[4]) in decoded.notes[0]
+    assert "1 of 9" in decoded.notes[0]
 
 
 def test_more_than_half_unreadable_is_refused(photos: Path) -> None:
@@ -138,7 +144,8 @@ def test_beyond_the_budget_files_are_decoded_for_each_batch(photos: Path) -> Non
         picture(path, (20 * number, 100, 200))
     kept = decode_all(paths, FORM, what="target", budget=9 * 3 * 8 * 8)
     streamed = decode_all(paths, FORM, what="target", budget=9 * 3 * 8 * 8 - 1)
-    assert kept.pixels is not None and streamed.pixels is None
+    assert kept.pixels is not None
+    assert streamed.pixels is None
     normalise = Normalise(FORM.mean, FORM.std)
     index = torch.tensor([7, 0, 3])
     fetched = FileImages(streamed.paths, FORM, normalise).fetch(index, torch.Generator())
@@ -157,12 +164,16 @@ def test_odd_images_are_read(tmp_path: Path) -> None:
     paths = scan_target(odd)
     colour = decode_all(paths, FORM, what="target", budget=1e9)
     grey = decode_all(paths, GREY, what="target", budget=1e9)
-    assert len(paths) == 5 and not colour.notes and not grey.notes
-    assert colour.pixels is not None and grey.pixels is not None
-    by_name = {path.name: pixels for path, pixels in zip(colour.paths, colour.pixels)}
+    assert len(paths) == 5
+    assert not colour.notes
+    assert not grey.notes
+    assert colour.pixels is not None
+    assert grey.pixels is not None
+    by_name = {path.name: pixels for path, pixels in zip(colour.paths, colour.pixels, strict=True)}
     assert (by_name["alpha.png"] == 255).all()  # what is transparent is white, whatever colour lies below
     assert (by_name["deep.png"] == 100).all()
     red = by_name["ink.jpg"].float().mean((1, 2))
-    assert red[0] > 200 and red[1:].max() < 60
+    assert red[0] > 200
+    assert red[1:].max() < 60
     assert (by_name["<script>alert(1)<&script>.png"] == 77).all()
     assert grey.pixels.shape == (5, 1, 8, 8)

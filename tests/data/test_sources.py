@@ -200,7 +200,7 @@ def test_an_endless_stream_is_refused() -> None:
         while True:
             yield torch.zeros(1, 100, 100), 0
 
-    with pytest.raises(DataError, match="stream of more than 0.001 GB"):
+    with pytest.raises(DataError, match=r"stream of more than 0\.001 GB"):
         open_source(forever(), Reading(FORM, cache=1e6))
 
 

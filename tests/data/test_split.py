@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residapt.data.split import Part, part_of, stratified_split
 from residapt.data.domains import Labelled, TensorImages
+from residapt.data.split import Part, part_of, stratified_split
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 

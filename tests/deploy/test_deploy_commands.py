@@ -62,7 +62,17 @@ def test_export_and_inspect(run: RunDirectory) -> None:
     assert "the same tensors" in text
     code, text = invoke("inspect", str(run.path))
     assert code == 0, text
-    for piece in ("lenet", "conv1", "500 x 800", "[3, 2]", "[0, 0]", "target.pth", "model.safetensors", "MB"):
+    for piece in (
+        "lenet",
+        "conv1",
+        "500 x 800",
+        "[3, 2]",
+        "[0, 0]",
+        "Ranks are [l, r]",
+        "target.pth",
+        "model.safetensors",
+        "MB",
+    ):
         assert piece in text, piece
 
 

@@ -9,7 +9,6 @@ from page_reader import Seen
 
 from residapt.report.html import Html, embed_json, escape, join, tag
 
-
 # The parser turns carriage returns and NUL into other characters, as browsers do.
 words = st.text(st.characters(exclude_characters="\r\x00", exclude_categories=["Cs"]))
 values = st.recursive(

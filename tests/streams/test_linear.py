@@ -1,26 +1,30 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from residapt.streams import TwoStream
-from residapt.streams.linear import called_modules, target_linears
+from residapt.streams.linear import FactoredWeight
 from residapt.transform import Residual
 
 
-def linear_two(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream, nn.Linear, Residual]:
+def factored(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream, FactoredWeight, Residual]:
     torch.manual_seed(0)
     linear = nn.Linear(inputs, outputs, bias=bias).double()
     two = TwoStream(linear, left_rank=3, right_rank=2)
     residual = two.residuals()["model"]
     assert isinstance(residual, Residual)
-    return two, linear, residual
+    return two, FactoredWeight(linear.weight, residual), residual
+
+
+def gradients(two: TwoStream, loss: Tensor) -> dict[str, Tensor]:
+    two.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in two.named_parameters() if p.grad is not None}
 
 
 @given(
@@ -28,50 +32,60 @@ def linear_two(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStre
 )
 def test_factored_and_dense_forms_are_equal(inputs: int, outputs: int, rows: int, bias: bool, extra: bool) -> None:
     """Batches on both sides of CN/(C+N) rows, where the cheaper form changes, and inputs of three dimensions."""
-    two, linear, residual = linear_two(inputs, outputs, bias=bias)
+    two, weight, residual = factored(inputs, outputs, bias=bias)
     x = torch.randn(rows, *([2] if extra else []), inputs, dtype=torch.float64)
-    state = two.target_state()
-    expected = nn.functional.linear(x, state["weight"], state.get("bias"))
-    with target_linears({linear: residual}):
-        torch.testing.assert_close(linear(x), expected)
+    shift = two.model.bias if bias else None
+    found = functional.linear(x, weight, shift)
+    mine = gradients(two, found.square().sum() + residual.energy())
+    fresh = two.residuals()
+    dense = functional.linear(x, two.target_state(fresh)["weight"], shift)
+    torch.testing.assert_close(found, dense)
+    energy = two.energy(fresh)
+    assert energy is not None
+    theirs = gradients(two, dense.square().sum() + energy)
+    assert mine.keys() == theirs.keys()
+    for name, gradient in mine.items():
+        torch.testing.assert_close(gradient, theirs[name])
 
 
-@pytest.mark.parametrize("rows", [1, 500])
-def test_both_forms_are_reached(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[str] = []
-    for name in ("apply", "add_to_weight"):
-        original: Callable[..., Any] = getattr(Residual, name)
-        monkeypatch.setattr(
-            Residual, name, lambda self, x, name=name, original=original: used.append(name) or original(self, x)
-        )
-    two, linear, residual = linear_two(30, 20)
-    with target_linears({linear: residual}):
-        linear(torch.randn(rows, 30, dtype=torch.float64))
-    assert used == (["apply"] if rows == 1 else ["add_to_weight"])
+@pytest.mark.parametrize(("rows", "form"), [(1, "factored"), (500, "dense")])
+def test_both_forms_are_reached(rows: int, form: str) -> None:
+    _, weight, _ = factored(30, 20)
+    functional.linear(torch.randn(rows, 30, dtype=torch.float64), weight)
+    assert (weight._dense is None) == (form == "factored")
 
 
-def test_the_module_is_itself_again_afterwards() -> None:
-    two, linear, residual = linear_two(4, 3)
+def test_source_rows_get_the_source_weight() -> None:
+    for rows in (1, 500):
+        two, weight, _ = factored(30, 20)
+        source, target = (torch.randn(rows, 30, dtype=torch.float64) for _ in range(2))
+        bias = torch.randn(20, dtype=torch.float64)
+        found = weight.linear((source, target), (bias, None))
+        torch.testing.assert_close(found[0], functional.linear(source, two.model.weight, bias))
+        torch.testing.assert_close(found[1], functional.linear(target, two.target_state()["weight"]))
+
+
+def test_anything_but_linear_sees_a_dense_tensor() -> None:
+    """Networks read, slice and transpose weights; each of these must see the target's."""
+    two, weight, _ = factored(4, 3)
+    expected = two.target_state()["weight"]
+    torch.testing.assert_close(weight + 0, expected)
+    torch.testing.assert_close(weight.T, expected.T)
+    torch.testing.assert_close(weight[1:], expected[1:])
+    torch.testing.assert_close(torch.cat([weight, weight]), torch.cat([expected, expected]))
+    torch.testing.assert_close(weight.norm(), expected.norm())
     x = torch.randn(2, 4, dtype=torch.float64)
-    before = linear(x)
-    with pytest.raises(KeyError), target_linears({linear: residual}):
-        raise KeyError
-    assert torch.equal(linear(x), before)
-    assert "forward" not in vars(linear)
+    torch.testing.assert_close(x @ weight.t(), x @ expected.t())
+    torch.testing.assert_close(functional.linear(weight, x), functional.linear(expected, x))
+    assert weight.shape == (3, 4)
+    assert weight.size(1) == 4
+    assert weight.dtype == torch.float64
 
 
-def test_a_forward_that_somebody_has_replaced_is_given_back() -> None:
-    two, linear, residual = linear_two(4, 3)
-    own = lambda x: x  # noqa: E731
-    linear.forward = own  # type: ignore[method-assign]
-    with target_linears({linear: residual}):
-        assert linear.forward is not own
-    assert linear.forward is own
-
-
-def test_only_modules_that_are_called_are_reported() -> None:
-    model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
-    with called_modules({name: module for name, module in model.items()}) as called:  # type: ignore[misc]
-        model["a"](torch.randn(1, 2))
-    assert called == {"a"}
-    assert not any(module._forward_pre_hooks for module in model.values())
+def test_a_dense_use_is_differentiated_through_the_factors() -> None:
+    two, weight, _ = factored(4, 3)
+    mine = gradients(two, (weight * 2).square().sum())
+    theirs = gradients(two, (two.target_state()["weight"] * 2).square().sum())
+    assert {"model.weight", "transforms.model.A1", "transforms.model.B2", "transforms.model.D"} <= set(mine)
+    for name, gradient in mine.items():
+        torch.testing.assert_close(gradient, theirs[name])

@@ -345,3 +345,15 @@ def test_an_inner_layer_that_is_never_called_is_named() -> None:
     two = TwoStream(ReadsWeights(), **RANKS)
     with pytest.raises(ModelError, match=r"'read' of ReadsWeights was not called.*another layer"):
         two.outputs(torch.randn(2, 40), inner=("read",))
+
+
+@pytest.mark.parametrize("switch", ["gradient_checkpointing", "grad_checkpointing"])
+def test_gradient_checkpointing_is_refused_for_training(nets: Callable[..., Any], switch: str) -> None:
+    """It would recompute the target's layers with the source's weights and give wrong gradients in silence."""
+    model, _ = nets("resnet")
+    two = TwoStream(model, **RANKS)
+    setattr(model.stem, switch, True)
+    two.eval()
+    with pytest.raises(ModelError, match=rf"'stem' has {switch} on.*Turn it off"):
+        two.train()
+    TwoStream(model, include=()).train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from residapt.methods.config import DiscrepancyConfig, MethodConfig
 from residapt.methods.fit import make_trainer
 from residapt.rank import RankConfig
 from residapt.train import Callback, GroupConfig, Method, StepInfo, TrainConfig
+from residapt.train.events import CallbackState
 from residapt.train.health import HealthConfig, HealthMonitor
 from residapt.transform import TransformConfig
 
@@ -264,3 +266,21 @@ def test_the_source_network_may_come_from_outside(weights: dict[str, Tensor]) ->
     monitor.on_step(trainer.method, 1000)
     assert any("'bee' went from 0% to 100%" in text for text in monitor.notices())
     assert monitor.notices() == []
+
+
+def test_a_resumed_monitor_remembers_what_it_told(weights: dict[str, Tensor]) -> None:
+    pair, network = shifted(), make_network()
+    network.load_state_dict(weights)
+    method = make_trainer("rpt", network, pair, method=settings(), train=training(steps=2)).method
+    first = HealthMonitor(pair.source, pair.target, CLASSES)
+    first.on_start(method, 0, 1000)
+    for step in (50, 100, 150):
+        first.on_log(method, StepInfo(step, 1000, {"energy": 20.0}, {}))
+    assert len(first.notices()) == 1
+    kept = first.state()
+    again = HealthMonitor(pair.source, pair.target, CLASSES)
+    again.on_start(method, 150, 1000)
+    again.restore(method, CallbackState(json.loads(json.dumps(kept.values)), kept.tensors))
+    for energy, expected in ((20.0, 0), (30.0, 0), (500.0, 1), (500.0, 0)):
+        again.on_log(method, StepInfo(200, 1000, {"energy": energy}, {}))
+        assert len(again.notices()) == expected

@@ -54,7 +54,8 @@ def test_the_best_weights_come_back() -> None:
     again.on_start(running.method, best.step, 0)
     assert again.looks[0] == best
     waited = [look for look in stopping.looks if look.step > best.step]
-    assert len(waited) == 3 and running.step == waited[-1].step < 60  # stopped by patience
+    assert len(waited) == 3
+    assert running.step == waited[-1].step < 60
     assert ended.at == [running.step]  # listeners are told, also when it stops early
 
 
@@ -123,6 +124,8 @@ def test_event_files_hold_losses_and_ranks(tmp_path: Path) -> None:
     found = events.EventAccumulator(str(tmp_path))
     found.Reload()
     tags = found.Tags()["scalars"]
-    assert {"adapt/class", "adapt/confusion", "adapt/stream", "adapt/total", "ranks_left/0", "ranks_right/2"} <= set(tags)
+    assert {"adapt/class", "adapt/confusion", "adapt/stream", "adapt/total", "ranks_left/0", "ranks_right/2"} <= set(
+        tags
+    )
     assert [event.step for event in found.Scalars("adapt/total")] == [2, 4]
     assert found.Scalars("ranks_left/0")[0].value == 32

@@ -84,7 +84,12 @@ def test_drift_needs_distance_from_both_references() -> None:
 
 @pytest.mark.parametrize(
     ("energies", "word"),
-    [([1.0, 20.0, 30.0, 40.0], "far above 1"), ([0.05] * 3, "far below 1"), ([20.0, 1.0, 20.0], None), ([20.0] * 2, None)],
+    [
+        ([1.0, 20.0, 30.0, 40.0], "far above 1"),
+        ([0.05] * 3, "far below 1"),
+        ([20.0, 1.0, 20.0], None),
+        ([20.0] * 2, None),
+    ],
 )
 def test_the_barrier_must_stay_broken(energies: list[float], word: str | None) -> None:
     found = barrier(energies, CONFIG)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from digit_folders import QUICK, digit_folders
 from PIL import Image
+
 from tests_support_cli import invoke
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Run
 from digit_folders import QUICK
 from PIL import Image
 from safetensors import safe_open
-from tests_support_cli import invoke
 
+from conftest import Run
 from residapt.config import load_config
 from residapt.data.decode import decode_image, list_images
 from residapt.deploy import load_run
@@ -21,12 +20,14 @@ from residapt.run import RunDirectory
 from residapt.streams import load
 from residapt.summary import read_summary
 from residapt.train.evaluate import logits_of
+from tests_support_cli import invoke
 
 
 def test_it_ends_well_and_says_what_to_do_next(finished: Run) -> None:
     assert finished.code == 0, finished.text
     assert f"Next: residapt predict {finished.path} images/" in finished.text
-    assert "Accuracy on" in finished.text and "60 images, held-out" in finished.text
+    assert "Accuracy on" in finished.text
+    assert "60 images, held-out" in finished.text
     assert "layers differ between the domains" in finished.text
     assert "training the source network: 20 steps" in finished.text  # plain lines, no bar
 
@@ -48,8 +49,10 @@ def test_the_report_escapes_names(finished: Run) -> None:
 
 def test_the_configuration_is_whole_and_makes_the_same_run(finished: Run, tmp_path: Path) -> None:
     config = load_config(finished.path / "config.toml")
-    assert config.source.steps == 20 and config.train.steps == 20
-    assert config.data.image_size == 28 and config.data.channels == 1
+    assert config.source.steps == 20
+    assert config.train.steps == 20
+    assert config.data.image_size == 28
+    assert config.data.channels == 1
     assert Path(config.data.source or "").is_absolute()
     assert config.train.evaluate_every == 4  # chosen, and written down
     again = tmp_path / "again"
@@ -75,7 +78,8 @@ def test_the_metrics_tell_both_stages(finished: Run) -> None:
 def test_the_summary_is_filled(finished: Run) -> None:
     summary = read_summary(finished.path / "summary.json")
     assert summary.classes == tuple(f"digit {n}" for n in range(10))
-    assert summary.source_images == 200 and summary.target_images == 61
+    assert summary.source_images == 200
+    assert summary.target_images == 61
     assert {(a.stage, a.protocol, a.images) for a in summary.accuracies} == {
         ("source_only", "held-out", 60),
         ("adapted", "held-out", 60),
@@ -123,7 +127,10 @@ def test_a_base_run_spares_the_source_training(finished: Run, digits: Path, tmp_
     code, text = invoke(
         *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
         *("--base", str(finished.path), "--method", "dann", *QUICK),
-        *("--evaluate", str(digits / "written"),),
+        *(
+            "--evaluate",
+            str(digits / "written"),
+        ),
     )
     assert code == 2  # its folders are no classes of the source
     assert "'roll 0' is not a class" in text.replace("\\", "/").replace(str(digits / "written") + "/", "")

@@ -62,7 +62,9 @@ def test_the_public_names_are_there_and_nothing_is_imported_early() -> None:
     import subprocess
     import sys
 
-    assert callable(residapt.adapt) and callable(residapt.load) and residapt.TwoStream
+    assert callable(residapt.adapt)
+    assert callable(residapt.load)
+    assert residapt.TwoStream
     assert "rpt" in residapt.methods.method_names()
     code = "import sys, residapt; sys.exit('torch' in sys.modules or residapt.__version__ == '')"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -76,7 +78,8 @@ def test_a_network_and_tensors() -> None:
     run = quick(model, evaluate=(SCORED, LABELS))
     assert all(torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
     net = run.merge_and_unload()
-    assert type(net) is Small and not net.training
+    assert type(net) is Small
+    assert not net.training
     with torch.no_grad():
         live = run.two.eval()(SCORED, stream="target" if run.verdict.handed_out == "adapted" else "source")
     if run.verdict.handed_out == "adapted":
@@ -102,7 +105,9 @@ def test_with_a_fixed_source_the_adapter_is_small_and_for_that_network_alone(tmp
     first = quick(train_source_first=True, train_source=False)
     base = first.source
     first.save_pretrained(tmp_path / "a")
-    assert torch.equal(residapt.load(base, tmp_path / "a").eval()(TARGET), base.eval()(TARGET))
+    back = residapt.load(base, tmp_path / "a").eval()
+    assert torch.equal(back(TARGET, stream="target"), first.two.eval()(TARGET, stream="target"))
+    assert back.model.conv.weight is base.conv.weight  # one base in memory, many domains
     with pytest.raises(ModelError, match="has other values"):
         residapt.load(small(1), tmp_path / "a")
 
@@ -147,21 +152,21 @@ def test_a_set_that_was_trained_on_is_stamped() -> None:
     assert {a.protocol for a in part.summary.accuracies} == {"transductive"}
 
 
-def test_the_guard_hands_out_the_source_network_unless_forced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_guard_hands_out_the_source_network_unless_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def worse(before: Any, after: Any) -> guard.Verdict:
         found = compare(before, after)
         return guard.Verdict(False, found.votes, ("it looks worse",))
 
     monkeypatch.setattr(finish_module, "compare", worse)
     run = quick(out=tmp_path / "run")
-    assert run.verdict.handed_out == "source" and run.verdict.reasons == ("it looks worse",)
+    assert run.verdict.handed_out == "source"
+    assert run.verdict.reasons == ("it looks worse",)
     assert torch.equal(run.merge_and_unload()(SCORED), run.source.eval()(SCORED))
     assert not (tmp_path / "run" / "adapter").exists()
     assert (tmp_path / "run" / "adapter-turned-down").is_dir()
     forced = quick(force=True)
-    assert forced.verdict.handed_out == "adapted" and forced.verdict.helped is False
+    assert forced.verdict.handed_out == "adapted"
+    assert forced.verdict.helped is False
     assert not torch.equal(forced.merge_and_unload()(SCORED), forced.source.eval()(SCORED))
 
 

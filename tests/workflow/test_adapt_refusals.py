@@ -11,10 +11,10 @@ import pytest
 import torch
 from digit_folders import QUICK
 from safetensors.torch import save_file
-from tests_support_cli import invoke
 
 from residapt.errors import ConfigError
 from residapt.workflow.checks import check_output
+from tests_support_cli import invoke
 
 
 @pytest.fixture
@@ -29,7 +29,8 @@ def refused(digits: Path, tmp_path: Path) -> Callable[..., str]:
             *("-o", str(out), *QUICK, *more),
         )
         assert code == 2, text
-        assert text.startswith("error: ") and "Traceback" not in text
+        assert text.startswith("error: ")
+        assert "Traceback" not in text
         assert set(tmp_path.rglob("*")) == there
         return text
 
@@ -49,9 +50,11 @@ def test_missing_folders(refused: Callable[..., str], tmp_path: Path) -> None:
 
 def test_folders_that_are_not_given(tmp_path: Path) -> None:
     code, text = invoke("adapt", "-o", str(tmp_path / "run"))
-    assert code == 2 and "no source is given" in text
+    assert code == 2
+    assert "no source is given" in text
     code, text = invoke("adapt", "-s", str(tmp_path))
-    assert code == 2 and "no output is given" in text
+    assert code == 2
+    assert "no output is given" in text
 
 
 def test_a_target_without_images(refused: Callable[..., str], tmp_path: Path) -> None:
@@ -83,7 +86,8 @@ def test_more_than_half_of_the_images_broken(refused: Callable[..., str], digits
     for path in sorted(target.rglob("*.png"))[:31]:
         path.write_bytes(b"broken")
     text = refused(target=target)
-    assert "31 of 60 images cannot be read" in text and ".png" in text
+    assert "31 of 60 images cannot be read" in text
+    assert ".png" in text
 
 
 def test_weights_that_do_not_fit(refused: Callable[..., str], tmp_path: Path) -> None:

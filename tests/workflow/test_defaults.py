@@ -59,7 +59,8 @@ def test_training_fits_into_the_time_allowed(source: float, adapt: float, minute
     mine = config(minutes=minutes)
     full = fill_in(mine, OFFICE)
     limited, notes = limit_steps(full, mine, Pace(source, adapt), trains)
-    assert limited.source.steps is not None and full.source.steps is not None
+    assert limited.source.steps is not None
+    assert full.source.steps is not None
     used = (limited.source.steps * source if trains else 0.0) + limited.train.steps * adapt
     floored = FEWEST_STEPS in (limited.source.steps, limited.train.steps)
     assert used <= 60 * minutes * (1 + 1e-9) or floored

@@ -42,7 +42,8 @@ def test_a_small_picture_shows_the_pixels_before_normalisation() -> None:
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (FORM.mean, FORM.std))
     text = thumbnail(TensorImages((pixels - mean) / std), 0, FORM)
     picture = Image.open(io.BytesIO(base64.b64decode(text)))
-    assert picture.format == "JPEG" and picture.size == (10, 10)
+    assert picture.format == "JPEG"
+    assert picture.size == (10, 10)
     assert max(abs(a - b) for a, b in zip(picture.getpixel((5, 5)), (200, 90, 30), strict=True)) <= 4  # type: ignore[arg-type]
 
 

@@ -60,6 +60,9 @@ def adapt(
     force: Annotated[
         bool, _option("--force", help="Hand out the adapted network even if it looks worse.", panel=RESULT)
     ] = False,
+    resume: Annotated[
+        Path | None, _option("--resume", help="Go on with a run that was stopped, where it was.", panel=RESULT)
+    ] = None,
     tensorboard: Annotated[
         bool, _option("--tensorboard", help="Write event files for TensorBoard.", panel=RESULT)
     ] = False,
@@ -71,7 +74,7 @@ def adapt(
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
     from residapt.errors import ConfigError
-    from residapt.workflow import Request, run_request
+    from residapt.workflow import Request, recorded_config, run_request
 
     given = {
         "data.source": source,
@@ -88,19 +91,44 @@ def adapt(
         "select": select,
         "force": True if force else None,
     }
-    if out is None:
+    overrides = [*_overrides(given), *(changes or ())]
+    if resume is not None:
+        if out is not None or config is not None:
+            raise ConfigError("--resume goes on in the run's own folder with its own settings: leave out -o and --config.")
+        if _shown_if_finished(resume):
+            return
+        settings, out = recorded_config(resume, overrides), resume
+    elif out is None:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
-    settings = load_config(config, [*_overrides(given), *(changes or ())])
+    else:
+        settings = load_config(config, overrides)
     request = Request(
         config=settings,
         source=settings.data.source,
         target=settings.data.target,
         evaluate=settings.data.evaluate,
         out=out,
+        resume=resume is not None,
         console=console,
         tensorboard=tensorboard,
     )
     show_result(run_request(request), out)
+
+
+def _shown_if_finished(path: Path) -> bool:
+    """Show the result of a run that has nothing left to do, so that a script may resume until all is done."""
+    from residapt.report import write_report
+    from residapt.run import RunDirectory
+    from residapt.summary import read_summary
+
+    run = RunDirectory.open(path)
+    if not run.summary.exists():
+        return False
+    if not run.report.exists():
+        write_report(run)
+    for line in (f"Run {path} has finished already.", *result_lines(read_summary(run.summary), path)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return True
 
 
 def _overrides(given: dict[str, Any]) -> list[str]:
@@ -111,6 +139,8 @@ def _overrides(given: dict[str, Any]) -> list[str]:
 
 def show_result(run: AdaptedRun, out: Path) -> None:
     """The verdict in two sentences, accuracy if it is known, ranks, files, and what to do next."""
+    if not run.plan.engine.is_main:
+        return
     for line in result_lines(run.summary, out):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

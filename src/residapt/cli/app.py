@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from residapt import __version__
-from residapt.errors import ResidaptError
+from residapt.errors import Interrupted, ResidaptError
 
 app = typer.Typer(
     name="residapt",
@@ -47,6 +47,9 @@ def main() -> None:
     commands.register()
     try:
         app()
+    except Interrupted as error:
+        messages.print(str(error), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(128 + error.signal)
     except ResidaptError as error:
         messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -79,12 +79,12 @@ def class_table(scores: FolderScores) -> Table:
 
 
 def confusion_table(scores: FolderScores) -> Table:
-    """Counts: true classes down, predicted ones across."""
-    table = Table("true \\ predicted", title="Confusion matrix")
-    for row in scores.classes:
-        table.add_column(escape(row.name), justify="right")
-    for row, counts in zip(scores.classes, scores.confusion, strict=True):
-        table.add_row(escape(row.name), *map(str, counts))
+    """Counts: true classes down, predicted ones across, by number since names are long."""
+    table = Table("true class", title="Confusion matrix: columns are predictions")
+    for number in range(len(scores.classes)):
+        table.add_column(str(number), justify="right")
+    for number, (row, counts) in enumerate(zip(scores.classes, scores.confusion, strict=True)):
+        table.add_row(f"{number} {escape(row.name)}", *map(str, counts))
     return table
 
 

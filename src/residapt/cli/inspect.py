@@ -13,6 +13,10 @@ from residapt.cli.options import RunArgument
 if TYPE_CHECKING:
     from residapt.deploy import Inspection
 
+LEGEND = (
+    "Ranks are [l, r]: how many directions of outputs and inputs the domains differ in. [0, 0]: the layer is shared."
+)
+
 
 @app.command(epilog="Example: residapt inspect run/")
 def inspect(run: RunArgument) -> None:
@@ -24,6 +28,7 @@ def inspect(run: RunArgument) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.layers:
         console.print(layer_table(found))
+        console.print(LEGEND, markup=False, highlight=False, soft_wrap=True)
     console.print(file_table(found))
 
 
@@ -47,7 +52,7 @@ def summary_lines(found: Inspection) -> list[str]:
 
 def layer_table(found: Inspection) -> Table:
     """A row for each transformed layer."""
-    table = Table("layer", title="Layers: [l, r] is the size of what the domains differ in; [0, 0] is shared")
+    table = Table("layer", title="Transformed layers")
     for column in ("matrix", "rank before", "rank after", "parameters"):
         table.add_column(column, justify="right")
     for layer in found.layers:

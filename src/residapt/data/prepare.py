@@ -30,8 +30,9 @@ class Normalise:
         return floats if self.augment is None else self.augment(floats, generator)
 
 
-def augmentation(size: int, channels: int) -> BatchTransform:
+def augment(images: Tensor, generator: torch.Generator) -> Tensor:
     """Crops and mirror images for photographs; shifts alone for small or grey pictures, which may be of text."""
+    channels, size = images.shape[1], min(images.shape[2:])
     if size >= PHOTOGRAPH and channels == 3:
-        return RandomCrop()
-    return Augment(shift=round(size / 14))
+        return RandomCrop()(images, generator)
+    return Augment(shift=round(size / 14))(images, generator)

@@ -22,7 +22,7 @@ from residapt.data.folders import (
     scan_source,
     scan_target,
 )
-from residapt.data.prepare import Normalise, augmentation
+from residapt.data.prepare import Normalise, augment
 from residapt.errors import DataError
 
 
@@ -39,8 +39,7 @@ class Reading:
     def transforms(self) -> tuple[Normalise, Normalise]:
         """For training, and for looking."""
         plain = Normalise(self.form.mean, self.form.std)
-        changed = augmentation(self.form.size, self.form.channels) if self.augment else None
-        return replace(plain, augment=changed), plain
+        return replace(plain, augment=augment if self.augment else None), plain
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,7 +102,7 @@ def build_network(metadata: AdapterMetadata, where: str) -> nn.Module:
     if metadata.model is None or metadata.input is None:
         raise ModelError(
             f"'{where}' does not name its network and input, since it was made from a module and tensors. "
-            "Build the network yourself and use residapt.load(model, path)."
+            "Build the network yourself, and use residapt.load(model, path) or load_state_dict."
         )
     size = metadata.input.size
     network = build_model(

@@ -24,7 +24,8 @@
 
   function axis(own, style) {
     const grid = style.getPropertyValue("--grid").trim();
-    const title = own.title ? { ...own.title, standoff: 8 } : undefined;
+    // An empty title would still take its room.
+    const title = own.title && own.title.text ? { ...own.title, standoff: 8 } : undefined;
     return { gridcolor: grid, linecolor: grid, zerolinecolor: grid, automargin: true, fixedrange: true, ...own, title };
   }
 

@@ -13,6 +13,12 @@ from residapt.report.words import count, duration, number, plural, signed
 from residapt.selection.scores import SCORES
 from residapt.summary import Accuracy, RunSummary, Verdict
 
+MEANING = {
+    True: "The new classes fit the groups that the target images form by themselves better than the old ones did.",
+    None: "The scores disagree or hardly changed: look at the examples below, or score it with a few labelled images.",
+    False: "By the scores, the adapted network looks worse on the target than the source network.",
+}
+"""What the verdict says, in plain words."""
 CLEAR = 1.0
 """Points of accuracy that count as a difference in words."""
 STAMPS = {
@@ -102,7 +108,8 @@ def _handed_out(summary: RunSummary) -> Html:
     which = f" (checkpoint: {summary.selected})" if summary.verdict.handed_out == "adapted" else ""
     return join(
         [
-            "Judged without a single target label, from how the network's predictions changed. ",
+            MEANING[summary.verdict.helped],
+            " This was judged without a single target label. ",
             tag("code", "model.safetensors"),
             f" holds {what}{which}.",
         ]
@@ -194,11 +201,11 @@ def _accuracy_table(sets: list[Scored]) -> Html:
 
 
 def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
-    columns: list[str | Column] = [
-        "score",
+    columns = [
+        Column("score"),
+        Column(""),
         Column("before", True),
         Column("after", True),
-        "",
         Column("what it asks", wide=True),
     ]
     rows = []
@@ -207,7 +214,7 @@ def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
         kind = _kind(after - before, margin)
         word = {"good": "better", "bad": "worse", "": "same"}[kind]
         explanation = SCORES[name].explanation if name in SCORES else ""
-        rows.append((name.replace("_", " "), number(before), number(after), badge(word, kind), explanation))
+        rows.append((name.replace("_", " "), badge(word, kind), number(before), number(after), explanation))
     return table(columns, rows, caption="Higher is better for each of them.")
 
 

@@ -20,6 +20,10 @@ RECORDED = ("source_accuracy", "class_ami", "infomax", "bnm", "snd")
 """Scores taken of both networks; BNM and SND move with InfoMax and are kept for calibration only."""
 
 
+ROUNDING = 1e-9
+"""Probabilities closer than this are equal, so that equally sure predictions are taken or left together."""
+
+
 @dataclass(frozen=True)
 class GuardConfig:
     """Thresholds of :func:`decide`."""
@@ -27,9 +31,9 @@ class GuardConfig:
     source_drop: float = 0.1
     """Alarm when the source accuracy falls by more than this."""
     frequency_shift: float = 0.3
-    """Alarm when the class frequencies are further than this (total variation) from both references."""
+    """The vote is against when the class frequencies are further than this (total variation) from every reference."""
     lost_mass: float = 0.15
-    """Alarm when classes that vanished made up at least this share, in the source and of sure predictions."""
+    """Alarm when classes that vanished made up at least this share of every reference."""
     renamed_classes: float = 1.0
     """Alarm when renaming classes would restore the old predictions for this many classes of average size."""
     ami_gain: float = 0.01
@@ -39,7 +43,7 @@ class GuardConfig:
     sure_agreement: float = 0.92
     """Share of the surest old predictions that must be kept."""
     confidence_loss: float = 0.25
-    """Relative fall of InfoMax that counts against. Smaller ones are usual: a source-only network is too sure."""
+    """Relative fall of InfoMax that counts against; smaller ones are usual, as source-only networks are too sure."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +69,24 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     1. *Alarms.* Each of them alone means False, however good the rest looks:
 
        - the source accuracy fell: the shared weights were damaged;
-       - the predicted class frequencies are far from those of the source-only network *and* from those of
-         the source (a target that really lacks classes is far from the source only: the source-only network
-         sees that too);
-       - classes vanished that are frequent in the source and among the surer half of the source-only
-         network's predictions (collapse);
+       - classes vanished that are frequent in all three references (collapse): the source labels, the
+         source-only network's predictions, and the surer half of those. A class that the target really
+         lacks is rare in the last;
        - the old predictions come back when classes are renamed (two classes swapped look as sure and as well
          clustered as a success).
     2. *Votes*, for (+1), against (-1) or neither (0):
 
        - ``anchored_ami``: the predictions against clusters of the features *before* the adaptation, which no
          training can bend to fit;
-       - ``class_ami``: each network's predictions against clusters of its own features;
+       - ``class_ami``: each network's predictions against clusters of its own features, which a damaged
+         network can have bent to its mistakes;
        - ``sure_agreement``: the surest quarter of the source-only predictions should survive (-1 or 0);
+       - ``frequency_shift``: the predicted class frequencies should not be far from all three references
+         (-1 or 0);
        - ``infomax``: only against, after a large fall. Confidence never speaks for an adaptation, because
          collapsed and swapped classes are predicted with confidence too.
-    3. A positive sum means True, a negative one False, and 0 means None: no clear evidence.
+    3. A negative sum means False. A positive one means True if ``anchored_ami`` is among the votes for it.
+       All else is None: no clear evidence.
 
     What no rule of this kind can see: a swap of classes that the source-only network already confused.
     """
@@ -88,10 +94,11 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     alarms = _alarms(votes, config)
     opinions = _opinions(votes, config)
     total = sum(vote for vote, _ in opinions)
+    helped: bool | None = None
     if alarms or total < 0:
-        helped: bool | None = False
-    else:
-        helped = True if total > 0 else None
+        helped = False
+    elif total > 0 and _ami_vote(votes["anchored_ami"], config) > 0:
+        helped = True
     reasons = alarms or tuple(reason for vote, reason in opinions if vote) or ("nothing changed clearly",)
     return Verdict(helped, dict(votes), reasons)
 
@@ -107,22 +114,20 @@ def measure(before: Evidence, after: Evidence) -> Votes:
     old = _frequencies(before.target_logits.argmax(dim=1), before.classes)
     new = _frequencies(after.target_logits.argmax(dim=1), after.classes)
     votes["classes_predicted"] = (_effective_classes(old), _effective_classes(new))
-    nearest = min(_total_variation(new, old), _total_variation(new, prior))
+    references = (prior, old, _sure_frequencies(before.target_logits))
+    nearest = min(_total_variation(new, reference) for reference in references)
     votes["frequency_shift"] = (_total_variation(old, prior), nearest)
-    reference = torch.minimum(torch.minimum(old, _sure_frequencies(before.target_logits)), prior)
-    votes["lost_mass"] = (0.0, _lost_mass(new, reference))
+    votes["lost_mass"] = (0.0, _lost_mass(new, torch.stack(references).amin(dim=0)))
     votes["renamed_classes"] = (0.0, _renamed_classes(before.target_logits, after.target_logits))
     return votes
 
 
 def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[str, ...]:
     accuracy_before, accuracy_after = votes["source_accuracy"]
-    shift, lost, renamed = (votes[name][1] for name in ("frequency_shift", "lost_mass", "renamed_classes"))
+    lost, renamed = votes["lost_mass"][1], votes["renamed_classes"][1]
     found = []
     if accuracy_before - accuracy_after > config.source_drop:
         found.append(f"the source accuracy fell from {accuracy_before:.3f} to {accuracy_after:.3f}")
-    if shift > config.frequency_shift:
-        found.append(f"target class frequencies moved {shift:.2f} away from every reference")
     if lost >= config.lost_mass:
         found.append(f"classes with {lost:.0%} of the samples are no longer predicted (collapse)")
     if renamed >= config.renamed_classes:
@@ -132,12 +137,13 @@ def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
 
 def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[tuple[int, str], ...]:
     """Each vote with its reason in words."""
-    kept, (infomax_before, infomax_after) = votes["sure_agreement"][1], votes["infomax"]
-    unsure = infomax_after < (1 - config.confidence_loss) * infomax_before
+    kept, shift = votes["sure_agreement"][1], votes["frequency_shift"][1]
+    unsure = votes["infomax"][1] < (1 - config.confidence_loss) * votes["infomax"][0]
     return (
         (_ami_vote(votes["anchored_ami"], config), "clusters of the old features, " + _text(votes, "anchored_ami")),
         (_ami_vote(votes["class_ami"], config), "clusters of its own features, " + _text(votes, "class_ami")),
         (-(kept < config.sure_agreement), f"only {kept:.0%} of the surest old predictions were kept"),
+        (-(shift > config.frequency_shift), f"class frequencies are {shift:.2f} or more from every reference"),
         (-unsure, "much less sure or varied predictions, " + _text(votes, "infomax")),
     )
 
@@ -158,7 +164,7 @@ def _frequencies(labels: Tensor, classes: int) -> Tensor:
 def _sure_agreement(before: Tensor, after: Tensor) -> float:
     """Share of the surest quarter of the old predictions that is still predicted."""
     confidence, predicted = before.double().softmax(dim=1).max(dim=1)
-    sure = confidence >= confidence.quantile(0.75)
+    sure = confidence >= confidence.quantile(0.75) - ROUNDING
     return float((after.argmax(dim=1) == predicted)[sure].double().mean())
 
 
@@ -168,7 +174,7 @@ def _sure_frequencies(logits: Tensor) -> Tensor:
     A class that the target lacks is still predicted now and then, but by mistake and rarely for sure.
     """
     confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-    return _frequencies(predicted[confidence >= confidence.median()], logits.shape[1])
+    return _frequencies(predicted[confidence >= confidence.median() - ROUNDING], logits.shape[1])
 
 
 def _total_variation(p: Tensor, q: Tensor) -> float:

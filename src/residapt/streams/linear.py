@@ -80,7 +80,7 @@ class FactoredWeight(Tensor):
 
     def _products(self, rows: list[Tensor]) -> Sequence[Tensor]:
         """All rows times the source weight, as one product; together with A2 if the inner matrix is not known yet."""
-        blocks = rows if self.residual.core_is_known else [*rows, self.residual.transform.A2.T]
+        blocks = rows if self.residual.is_known else [*rows, self.residual.transform.A2.T]
         joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         products = functional.linear(joined, self.source).split([len(block) for block in blocks])
         if len(blocks) > len(rows):

@@ -30,7 +30,7 @@ def merge_and_unload(two: TwoStream, example: Tensor | None = None, *, tolerance
 @torch.no_grad()
 def check_merge(two: TwoStream, merged: nn.Module, example: Tensor, tolerance: float) -> None:
     """Refuse a merged module whose logits differ from the live target stream's."""
-    modes = {module: module.training for module in (two, merged)}
+    modes = {module: module.training for root in (two, merged) for module in root.modules()}
     two.eval()
     merged.eval()
     try:
@@ -39,7 +39,7 @@ def check_merge(two: TwoStream, merged: nn.Module, example: Tensor, tolerance: f
         difference = float((live - plain).abs().max() / live.abs().max().clamp_min(1.0))
     finally:
         for module, mode in modes.items():
-            module.train(mode)
+            module.training = mode
     if not difference <= tolerance:
         raise ModelError(
             f"the merged model differs from the live target stream by {difference:.2e} (allowed {tolerance:.0e}): "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.streams.linear import FactoredWeight, linear_arguments
@@ -60,6 +60,31 @@ class Pair(Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Refused: compiled code has gone past ``__torch_function__``."""
         raise StreamsDiffer(f"{func} cannot work on pairs")
+
+
+class Before:
+    """A network before a pass, to go back to it if the pass was in vain: attributes and values of buffers."""
+
+    def __init__(self, *networks: nn.Module) -> None:
+        modules = [module for network in networks for module in network.modules()]
+        self._modules = [(module, dict(vars(module)), dict(module._buffers)) for module in modules]
+        self._values = [(buffer, buffer.detach().clone()) for network in networks for buffer in network.buffers()]
+
+    def pairs_remain(self) -> bool:
+        """Whether the network has kept a pair, as a buffer or as any other attribute."""
+        kept = (value for module, _, _ in self._modules for value in (*vars(module).values(), *module._buffers.values()))
+        return any(isinstance(value, Pair) for value in kept)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Undo what the pass has done to the network."""
+        for module, attributes, buffers in self._modules:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        for buffer, value in self._values:
+            buffer.copy_(value)
 
 
 def pair_part(value: Any, stream: Literal["source", "target"]) -> Any:

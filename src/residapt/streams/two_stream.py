@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from torch.func import functional_call
 from residapt.errors import ConfigError, ModelError
 from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
-from residapt.streams.pair import Pair, pair_part
+from residapt.streams.pair import Before, Pair, pair_part
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -74,7 +74,8 @@ class TwoStream(nn.Module):
             }
         )
         self.statistics = TargetStatistics(model, self.config.norm)
-        self._one_by_one = False
+        self._one_by_one: bool | None = None
+        """Whether the network needs a call for each stream; None before the first attempt at less."""
         if self.config.norm == "frozen":
             freeze_statistics(model)
         self.reset_transforms()
@@ -188,10 +189,14 @@ class TwoStream(nn.Module):
             return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
         # Shared statistics are updated by one stream after the other.
         if residuals and self._trains and not self._one_by_one and not (coupled and self.config.norm == "shared"):
-            try:
-                return self._both_at_once(source, target, residuals, inner)
-            except Exception:  # whatever it was, it comes again below unless the pairs are to blame
-                self._one_by_one = True
+            before = Before(self.model, self.statistics)
+            with suppress(Exception):  # whatever it was, it comes again below unless the pairs are to blame
+                outputs = self._both_at_once(source, target, residuals, inner)
+                if self._one_by_one is False or not before.pairs_remain():
+                    self._one_by_one = False
+                    return outputs
+            before.restore()
+            self._one_by_one = True
         first = self.outputs(source, stream="source", inner=inner)
         return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
 
@@ -225,10 +230,23 @@ class TwoStream(nn.Module):
 
     def train(self, mode: bool = True) -> TwoStream:
         """As ``nn.Module.train``, with frozen batch norm kept frozen."""
+        if mode and self.layers:
+            _refuse_checkpointing(self.model)
         super().train(mode)
         if self.config.norm == "frozen":
             freeze_statistics(self.model)
         return self
+
+
+def _refuse_checkpointing(model: nn.Module) -> None:
+    """Recomputing a layer in the backward pass would use the source's weights for the target, without a word."""
+    for name, module in model.named_modules():
+        for switch in ("gradient_checkpointing", "grad_checkpointing"):
+            if getattr(module, switch, False) is True:
+                raise ModelError(
+                    f"'{name or type(model).__name__}' has {switch} on, which recomputes layers with the source's weights. "
+                    "Turn it off to train a target stream."
+                )
 
 
 def _key(name: str) -> str:

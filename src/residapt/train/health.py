@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.domains import Images, Labelled
-from residapt.errors import ResidaptError
+from residapt.errors import ResidaptError, TrainingError
 from residapt.rank import RankChange
 from residapt.selection.evidence import subset
 from residapt.train.evaluate import evaluating, logits_of
@@ -111,9 +111,8 @@ class HealthMonitor(Callback):
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
-            left = (
-                f"The last good checkpoint is kept in '{place}'; go on from there with --resume and gentler settings."
-            )
+            how = "--resume and gentler settings" if isinstance(error, TrainingError) else "--resume"
+            left = f"The last good checkpoint is kept in '{place}'; go on from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
         self._note(

@@ -17,7 +17,7 @@ from residapt.errors import ModelError
 from residapt.rank import replace_parameter
 from residapt.streams import TwoStream
 from residapt.train.method import Method
-from residapt.transform import ResidualTransform
+from residapt.transform import ResidualTransform, build_transform
 
 Numbers = dict[str, dict[str, float | bool | None]]
 """What an optimiser remembers that is no tensor, by parameter."""
@@ -89,7 +89,10 @@ def _fit_transforms(two: TwoStream, tensors: Mapping[str, Tensor], optimizer: Op
         if not isinstance(transform, ResidualTransform):
             continue  # the vector form is never pruned
         prefix = f"two.transforms.{name.replace('.', '/')}."
-        shapes = _shapes(transform, tensors, prefix, name)
+        layer = two.layers[name]
+        start = build_transform(layer, two.model.get_parameter(layer.weight).to("meta"), two.config)
+        assert isinstance(start, ResidualTransform)
+        shapes = _shapes(start, tensors, prefix, name)
         for factor, shape in shapes.items():
             if tuple(transform.get_parameter(factor).shape) != shape:
                 replace_parameter(transform, factor, lambda t, shape=shape: t.new_zeros(shape), optimizer)  # type: ignore[misc]
@@ -98,7 +101,7 @@ def _fit_transforms(two: TwoStream, tensors: Mapping[str, Tensor], optimizer: Op
 def _shapes(
     transform: ResidualTransform, tensors: Mapping[str, Tensor], prefix: str, layer: str
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of a layer's factors, which the file may only have made narrower."""
+    """The shapes of a layer's factors, which are at most as wide as those of ``transform``, the layer's start."""
     core = tensors.get(f"{prefix}D")
     if core is None or core.ndim != 2:
         raise ModelError(f"the transform of layer '{layer}' is missing. Resume with the model and method of the run.")

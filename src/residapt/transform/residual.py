@@ -18,85 +18,80 @@ Nonlinearity = Callable[[Tensor], Tensor]
 
 
 class Residual:
-    r"""The factors of :math:`\Theta^t - \Theta^s` for one step; dense matrices are formed only on demand.
+    r"""What a transform adds at the given source tensors, for one step; C x N matrices are formed only on demand.
 
-    The inner matrix S = :math:`\sigma(T)` is computed when it is first needed, so that a layer that multiplies by its
-    weights anyway can get :math:`\Theta^s A_2` from the same product (:meth:`use_product`).
+    :math:`\Delta W = B_1 S B_2^\top` is kept as two factors. The inner matrix :math:`S = \sigma(T)` is computed when it
+    is first needed, so that a layer that multiplies by its weights anyway can get :math:`W A_2` from the same product
+    (:meth:`use_product`).
     """
 
     def __init__(self, transform: ResidualTransform, weight: Tensor, bias: Tensor | None) -> None:
         self.transform, self.source = transform, weight
-        self.B1, self.B2 = transform.B1, transform.B2
-        self.bias_core: Tensor | None = None
-        if transform.has_bias and bias is not None:
-            self.bias_core = transform.nonlinearity(transform.bias_core(bias))
-            self.bias_B2 = transform.bias_B2
-        self._core: Tensor | None = None
-
-    @property
-    def core(self) -> Tensor:
-        r""":math:`S = \sigma(T)`, shape (l, r)."""
-        if self._core is None:
-            self._core = self.transform.nonlinearity(self.transform.core(self.source))
-        return self._core
-
-    @property
-    def core_is_known(self) -> bool:
-        """Whether S has been computed."""
-        return self._core is not None
-
-    def use_product(self, product: Tensor) -> None:
-        r"""Compute S from :math:`\Theta^s A_2`, shape (C, r)."""
-        self._core = self.transform.nonlinearity(self.transform.core_from(product))
-
-    def weight(self) -> Tensor:
-        r""":math:`\Delta W = B_1 S B_2^\top`."""
-        left, right = self._two_factors()
-        return left @ right.T
-
-    def add_to_weight(self, theta: Tensor) -> Tensor:
-        r""":math:`W + \Delta W`, in one pass over the C x N matrix."""
-        if self.is_zero:
-            return theta
-        left, right = self._two_factors()
-        return torch.addmm(theta, left, right.T)
-
-    def add_to_bias(self, bias: Tensor) -> Tensor:
-        r""":math:`b + \Delta b`, the biases' own block."""
-        if self.bias_core is None or self.bias_core.numel() == 0:
-            return bias
-        return bias + self.B1 @ (self.bias_core @ self.bias_B2.T).squeeze(1)
-
-    def add_to_output(self, y: Tensor, x: Tensor) -> Tensor:
-        r""":math:`y + \Delta W x` for rows ``x`` and ``y``, without forming :math:`\Delta W`."""
-        return y if self.is_zero else torch.addmm(y, (x @ self.B2) @ self.core.T, self.B1.T)
-
-    def apply(self, x: Tensor) -> Tensor:
-        r""":math:`\Delta W x` for rows ``x``, without forming :math:`\Delta W`."""
-        return ((x @ self.B2) @ self.core.T) @ self.B1.T
+        self._bias_delta = None if bias is None else transform.bias_residual(bias)
+        self._factors: tuple[Tensor, Tensor] | None = None
 
     @property
     def is_zero(self) -> bool:
         """Whether a rank of 0 leaves the weights as they are."""
         return min(self.transform.ranks) == 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the inner matrix has been computed."""
+        return self._factors is not None
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        r"""L (C x k) and R (N x k) with :math:`\Delta W = L R^\top` and k the smaller rank."""
+        if self._factors is None:
+            self._factors = self._split(self.transform.core(self.source))
+        return self._factors
+
+    def use_product(self, product: Tensor) -> None:
+        r"""Find the factors by way of :math:`W A_2`, shape (C, r)."""
+        self._factors = self._split(self.transform.core_from(product))
+
+    def _split(self, core: Tensor) -> tuple[Tensor, Tensor]:
+        S = self.transform.nonlinearity(core)
+        B1, B2 = self.transform.B1, self.transform.B2
+        # S goes to the side that leaves the smaller inner dimension.
+        return (B1 @ S, B2) if S.shape[1] <= S.shape[0] else (B1, B2 @ S.T)
+
+    def weight(self) -> Tensor:
+        r""":math:`\Delta W`."""
+        L, R = self.factors()
+        return L @ R.T
+
+    def add_to_weight(self, theta: Tensor) -> Tensor:
+        r""":math:`W + \Delta W`, in one pass over the C x N matrix."""
+        if self.is_zero:
+            return theta
+        L, R = self.factors()
+        return torch.addmm(theta, L, R.T)
+
+    def add_to_bias(self, bias: Tensor) -> Tensor:
+        r""":math:`b + \Delta b`, the biases' own block."""
+        return bias if self._bias_delta is None else bias + self._bias_delta
+
+    def apply(self, x: Tensor) -> Tensor:
+        r""":math:`\Delta W x` for rows ``x``, without forming :math:`\Delta W`."""
+        L, R = self.factors()
+        return (x @ R) @ L.T
+
+    def add_to_output(self, y: Tensor, x: Tensor) -> Tensor:
+        r""":math:`y + \Delta W x` for rows ``x`` and ``y``."""
+        if self.is_zero:
+            return y
+        L, R = self.factors()
+        return torch.addmm(y, x @ R, L.T)
+
     def energy(self) -> Tensor:
-        r""":math:`\|\Delta\Theta\|_F^2 = \mathrm{tr}(S^\top (B_1^\top B_1) S (B_2^\top B_2))`, a term of Eq. 8.
+        r""":math:`\|\Delta\Theta\|_F^2 = \mathrm{tr}(L^\top L\, R^\top R) + \|\Delta b\|^2`, a term of Eq. 8.
 
-        Only l x l and r x r Gram matrices are formed.
+        Only k x k Gram matrices are formed.
         """
-        gram = self.B1.T @ self.B1
-        total = ((gram @ self.core) * (self.core @ (self.B2.T @ self.B2))).sum()
-        if self.bias_core is not None:
-            right = self.bias_B2.T @ self.bias_B2
-            total = total + ((gram @ self.bias_core) * (self.bias_core @ right)).sum()
-        return total
-
-    def _two_factors(self) -> tuple[Tensor, Tensor]:
-        # The core goes to the side that leaves the smaller inner dimension for the C x N product.
-        if self.core.shape[1] <= self.core.shape[0]:
-            return self.B1 @ self.core, self.B2
-        return self.B1, self.B2 @ self.core.T
+        L, R = self.factors()
+        total = ((L.T @ L) * (R.T @ R)).sum()
+        return total if self._bias_delta is None else total + self._bias_delta.dot(self._bias_delta)
 
 
 class ResidualTransform(nn.Module):
@@ -181,6 +176,13 @@ class ResidualTransform(nn.Module):
     def bias_core(self, bias: Tensor) -> Tensor:
         r"""The biases' block of the inner matrix, :math:`A_1^\top b\, a_2 + d`."""
         return torch.addmm(self.bias_D, (self.A1.T @ bias).unsqueeze(1), self.bias_A2)
+
+    def bias_residual(self, bias: Tensor) -> Tensor | None:
+        r""":math:`\Delta b = B_1 \sigma(A_1^\top b\, a_2 + d)\, b_2^\top`; None where biases are not transformed."""
+        if not self.has_bias or min(self.bias_D.shape) == 0:
+            return None
+        S = self.nonlinearity(self.bias_core(bias))
+        return self.B1 @ (S @ self.bias_B2[0])
 
     def residual(self, weight: Tensor, bias: Tensor | None = None) -> Residual:
         """The residual at the source weights, ready to be applied or measured."""

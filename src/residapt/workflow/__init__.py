@@ -3,5 +3,6 @@
 from residapt.workflow.api import AdaptedRun, adapt, run_request
 from residapt.workflow.plan import Plan, Request
 from residapt.workflow.prepare import prepare
+from residapt.workflow.resume import recorded_config
 
-__all__ = ["AdaptedRun", "Plan", "Request", "adapt", "prepare", "run_request"]
+__all__ = ["AdaptedRun", "Plan", "Request", "adapt", "prepare", "recorded_config", "run_request"]

@@ -10,7 +10,9 @@ from residapt.errors import DataError
 from residapt.selection.evidence import Evidence, subset
 from residapt.selection.scores import score
 from residapt.train import Callback, Evaluation, Method, accuracy
+from residapt.train.events import CallbackState
 from residapt.train.metrics import MetricsFile
+from residapt.train.state import load_method, method_tensors
 from residapt.workflow.evidence import collect
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
@@ -58,6 +60,22 @@ class ScoresAlong(Callback):
             return method, "last"
         value, step, best = self.best
         return best, f"step {step}, the best by {self.select} ({value:.4g})"
+
+    def state(self) -> CallbackState:
+        """The best moment so far, with the weights of then."""
+        if self.best is None:
+            return CallbackState({"looked": self._looked, "best": None})
+        value, step, best = self.best
+        return CallbackState({"looked": self._looked, "best": [value, step]}, method_tensors(best))
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on with the best moment so far."""
+        self._looked, self.best = int(state.values["looked"]), None
+        if state.values["best"] is not None:
+            value, step = state.values["best"]
+            best = copy.deepcopy(method)
+            load_method(best, state.tensors)
+            self.best = (float(value), int(step), best)
 
     def _look(self, method: Method, step: int) -> None:
         self._looked = step

@@ -18,6 +18,7 @@ from residapt.summary import RunSummary, Verdict
 from residapt.workflow.finish import Finished, finish, write_adapter
 from residapt.workflow.plan import Plan, Request
 from residapt.workflow.prepare import prepare
+from residapt.workflow.resume import recorded_config
 from residapt.workflow.stages import adapt_stage, begin, source_stage
 
 
@@ -73,6 +74,7 @@ def adapt(
     method: str | None = None,
     steps: int | None = None,
     config: Config | None = None,
+    resume: bool = False,
     classes: Sequence[str] | None = None,
     train_source_first: bool | None = None,
     tensorboard: bool = False,
@@ -85,14 +87,18 @@ def adapt(
     a folder of class folders, a DataLoader, a data set with (image, label) or dictionary rows, or (images, labels).
     ``target`` is unlabelled: a folder of images or any of these; labels beside its images are not read.
     ``evaluate`` is labelled and scored at the end, never trained on. ``out`` is a new run directory for
-    configuration, metrics, adapter, network and report; without it nothing is written.
+    configuration, metrics, adapter, network and report; without it nothing is written. With ``resume`` the run in
+    ``out`` goes on where it was stopped, with the configuration that is recorded there; give the same model and data.
 
     A network given as an object is copied. It is trained on the source first if it does hardly better than guessing
     there; ``train_source_first`` decides otherwise. ``method`` is ``rpt`` unless it is given here or in ``config``.
     ``settings`` are those of the configuration, by groups or with dots, as in
     ``adapt(..., seed=1, rank={"weight": 0.5}, **{"source.steps": 500})``.
     """
-    given = _config(model, method, steps, config, settings)
+    if resume:
+        given = _recorded(out, method, steps, config, settings)
+    else:
+        given = _config(model, method, steps, config, settings)
     request = Request(
         config=given,
         source=source,
@@ -102,6 +108,7 @@ def adapt(
         classes=classes,
         train_source=train_source_first,
         out=None if out is None else Path(out),
+        resume=resume,
         console=console or Console(stderr=True),
         tensorboard=tensorboard,
     )
@@ -113,12 +120,21 @@ def run_request(request: Request) -> AdaptedRun:
     plan = prepare(request)
     run = None
     if request.out is not None:
-        run = RunDirectory.create(request.out) if plan.engine.is_main else RunDirectory(request.out)
+        new = plan.engine.is_main and not request.resume
+        run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     plan.engine.wait()
     begin(plan, run)
     network = source_stage(plan, run)
     adapted = adapt_stage(plan, run, network)
     return AdaptedRun(finish(plan, run, network, adapted), run)
+
+
+def _recorded(
+    out: Path | str | None, method: str | None, steps: int | None, config: Config | None, settings: dict[str, Any]
+) -> Config:
+    if out is None or method is not None or steps is not None or config is not None or settings:
+        raise ConfigError("adapt(resume=True): give out, the folder of the run, and no settings: it has its own.")
+    return recorded_config(Path(out))
 
 
 def _config(

@@ -27,7 +27,7 @@ def check_request(request: Request, config: Config) -> None:
         check_tensorboard()
         if request.out is None:
             raise ConfigError("tensorboard=True needs an output folder for its event files: give out=.")
-    if request.out is not None:
+    if request.out is not None and not request.resume:
         check_output(request.out)
 
 

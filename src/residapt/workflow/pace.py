@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair
+from residapt.engine import Engine
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.train import Callback, Method, TrainConfig
 from residapt.train.source import EarlyStop
@@ -25,7 +26,8 @@ PATIENCE = 20.0
 class _Clock(Callback):
     """Remember how long each step took."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.taken: list[float] = []
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
@@ -35,7 +37,7 @@ class _Clock(Callback):
         now = time.monotonic()
         self.taken.append(now - self._last)
         self._last = now
-        if now - self._begin > PATIENCE:
+        if self.engine.any(now - self._begin > PATIENCE):
             raise EarlyStop
 
 
@@ -75,7 +77,7 @@ def source_settings(config: Config) -> TrainConfig:
 
 def _seconds_per_step(plan: Plan, config: Config, method: str, pair: DomainPair, train: TrainConfig) -> float:
     """Time a few steps on a copy of the network; this also finds out whether the method works with it at all."""
-    clock = _Clock()
+    clock = _Clock(plan.engine)
     trainer = make_trainer(
         method,
         copy.deepcopy(plan.network),
@@ -87,4 +89,5 @@ def _seconds_per_step(plan: Plan, config: Config, method: str, pair: DomainPair,
     )
     with suppress(EarlyStop):
         trainer.run()
-    return min(clock.taken, default=0.0)
+    # Every process must come to the same number of steps.
+    return plan.engine.average_values({"pace": min(clock.taken, default=0.0)})["pace"]

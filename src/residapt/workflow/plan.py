@@ -34,6 +34,8 @@ class Request:
     train_source: bool | None = None
     """Train the source network first; None finds out whether it needs it."""
     out: Path | None = None
+    resume: bool = False
+    """Go on with the run in ``out`` instead of starting one there."""
     console: Console = field(default_factory=lambda: Console(quiet=True))
     tensorboard: bool = False
 
@@ -61,6 +63,8 @@ class Plan:
     console: Console
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
+    resume: bool = False
+    """Whether the run was begun by another process, and goes on."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time by stage; filled as the run goes on."""
 
@@ -80,5 +84,6 @@ class Plan:
         return Part(self.target.plain, self.sample)
 
     def say(self, text: str) -> None:
-        """Tell the person at the terminal."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """Tell the person at the terminal, once however many processes there are."""
+        if self.engine.is_main:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -123,6 +123,7 @@ def _assemble(
         console=request.console,
         notes=(*data.notes, *notes, *more),
         tensorboard=request.tensorboard,
+        resume=request.resume,
     )
     return plan, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
 

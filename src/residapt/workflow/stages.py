@@ -14,12 +14,15 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from residapt.config import write_config
+from residapt.atomic import atomic_file
+from residapt.config import load_config, write_config
 from residapt.deploy.model_file import write_model
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.models import load_weights
 from residapt.run import RunDirectory
 from residapt.streams.merge import merge_and_unload
 from residapt.train import Callback, Method, Trainer
+from residapt.train.events import CallbackState
 from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
 from residapt.train.progress import ProgressBar
@@ -29,6 +32,10 @@ from residapt.workflow.along import ScoresAlong
 from residapt.workflow.networks import logits_in
 from residapt.workflow.pace import source_settings
 from residapt.workflow.plan import Plan
+from residapt.workflow.resume import resumable
+
+SAVES = 10
+"""Checkpoints while the source network is trained."""
 
 
 class Notes(Callback):
@@ -42,6 +49,14 @@ class Notes(Callback):
         if notice not in self.texts:
             self.texts.append(notice)
 
+    def state(self) -> CallbackState:
+        """The texts so far."""
+        return CallbackState({"texts": self.texts})
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on with the texts so far."""
+        self.texts = list(state.values["texts"])
+
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
@@ -53,7 +68,12 @@ class Adapted:
 
 
 def begin(plan: Plan, run: RunDirectory | None) -> None:
-    """Write the configuration, and tell what was found out about the data."""
+    """Write the configuration, and tell what was found out about the data; a run that goes on has told it."""
+    if plan.resume and run is not None:
+        if plan.engine.is_main and load_config(run.config) != plan.config:
+            with atomic_file(run.config, overwrite=True) as file:
+                write_config(plan.config, file)
+        return
     for note in plan.notes:
         plan.say(f"note: {note}")
     if run is None or not plan.engine.is_main:
@@ -88,9 +108,13 @@ def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
         callbacks=_listeners(plan, run, "source"),
         engine=plan.engine,
     )
+    if plan.resume and run is not None and run.source.exists():
+        load_weights(trainer.method.two.model, run.source)
+        return merge_and_unload(trainer.method.two)
     every = max(1, settings.steps // plan.config.source.checks)
     stopping = EarlyStopping(plan.held_out, every=every, patience=plan.config.source.patience)
-    best = run_with_early_stopping(trainer, stopping)
+    with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
+        best = run_with_early_stopping(trainer, stopping)
     plan.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.two)
 
@@ -133,7 +157,8 @@ def adapt_stage(plan: Plan, run: RunDirectory | None, source: nn.Module) -> Adap
     started = time.monotonic()
     source.eval()
     trainer, along, notes = adapt_trainer(plan, run, source)
-    trainer.run()
+    with resumable(trainer, run, "adapt", every=plan.config.train.checkpoint_every):
+        trainer.run()
     method, selected = along.chosen(trainer.method)
     plan.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes.texts)
