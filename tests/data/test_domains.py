@@ -91,7 +91,13 @@ def refused(make: Callable[[], Any], *words: str) -> None:
 
 
 def test_no_images_are_refused() -> None:
-    refused(lambda: TensorImages(torch.zeros(0, 1, 4, 4), name="target"), "target", "no images", "(0, 1, 4, 4)", "at least one")
+    refused(
+        lambda: TensorImages(torch.zeros(0, 1, 4, 4), name="target"),
+        "target",
+        "no images",
+        "(0, 1, 4, 4)",
+        "at least one",
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

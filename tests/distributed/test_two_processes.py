@@ -252,7 +252,9 @@ def test_a_signal_to_one_process_stops_both_and_both_resume(tmp_path: Path) -> N
     for left, right in zip(expected, together(resumed, tmp_path / "resumed"), strict=True):
         for name, tensor in left.items():
             assert torch.equal(tensor, right[name]), name
-    logged = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines() if "values" in line]
+    logged = [
+        json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines() if "values" in line
+    ]
     assert logged == list(range(1, 17))
     assert files.steps_in(tmp_path / "checkpoint") == [16, 11]
 

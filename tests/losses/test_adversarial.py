@@ -63,7 +63,11 @@ def test_gradient_profiles_of_the_three_ways(z: float) -> None:
     D = 1 / (1 + math.exp(-z))
     nowhere = torch.zeros(0, dtype=torch.float64)
     found = []
-    for loss in (flipped_loss, lambda pair: domain_loss(DomainLogits(reverse_gradient(pair.source), pair.target)), uniform_loss):
+    for loss in (
+        flipped_loss,
+        lambda pair: domain_loss(DomainLogits(reverse_gradient(pair.source), pair.target)),
+        uniform_loss,
+    ):
         score = torch.tensor([z], dtype=torch.float64, requires_grad=True)
         loss(DomainLogits(score, nowhere)).backward()
         assert score.grad is not None
@@ -91,7 +95,8 @@ def test_domain_logits_are_those_of_each_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "dropout", "count"), [((500, 500), 0.0, 256_501), ((), 0.0, 11), ((7,), 0.5, 85), ((1024, 1024), 0.5, 1_061_889)]
+    ("hidden", "dropout", "count"),
+    [((500, 500), 0.0, 256_501), ((), 0.0, 11), ((7,), 0.5, 85), ((1024, 1024), 0.5, 1_061_889)],
 )
 def test_domain_classifier_has_the_stated_layers(hidden: tuple[int, ...], dropout: float, count: int) -> None:
     classifier = DomainClassifier(10, hidden, dropout=dropout)

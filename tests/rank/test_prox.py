@@ -107,7 +107,9 @@ def test_two_step_is_the_two_problems_one_after_the_other() -> None:
     assert torch.equal(found, second)
 
 
-@given(shape=shapes, column=thresholds, row=thresholds, scale=st.sampled_from([0.1, 1.0, 10.0]), seed=st.integers(0, 999))
+@given(
+    shape=shapes, column=thresholds, row=thresholds, scale=st.sampled_from([0.1, 1.0, 10.0]), seed=st.integers(0, 999)
+)
 def test_exact_prox_minimises_equation_12(
     shape: tuple[int, int], column: float, row: float, scale: float, seed: int
 ) -> None:

@@ -108,9 +108,7 @@ def selected(name: str, tensor: Tensor, rows: Tensor, columns: Tensor, bias_colu
     return tensor[rows][:, kept] if name.endswith("D") else tensor[:, kept]
 
 
-@pytest.mark.parametrize(
-    "kind", ["adam", "adam_fused", "amsgrad", "sgd", "sgd_plain", "rmsprop", "adadelta"]
-)
+@pytest.mark.parametrize("kind", ["adam", "adam_fused", "amsgrad", "sgd", "sgd_plain", "rmsprop", "adadelta"])
 def test_the_optimisers_state_of_what_is_kept_stays_and_is_used(kind: str) -> None:
     """Moments of kept entries are bit-identical, step counts stay, nothing of the old parameters stays behind."""
     two = linear_two()

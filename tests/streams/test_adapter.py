@@ -199,7 +199,9 @@ def test_mode_of_the_base_is_kept(nets: Nets, tmp_path: Path) -> None:
     net = nets("resnet")
     save_pretrained(trained(net), tmp_path / "a", metadata=METADATA)
     for mode in (True, False):
-        assert load(net.model.train(mode), tmp_path / "a").model.bn1.training is mode
+        again = load(net.model.train(mode), tmp_path / "a")
+        assert again.training is mode
+        assert again.model.bn1.training is mode
 
 
 def _wrong_value(model: nn.Module) -> nn.Module:

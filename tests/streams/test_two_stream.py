@@ -171,7 +171,9 @@ def test_deepcopy_is_independent(nets: Callable[..., Any], name: str) -> None:
     copied.train()(x, stream="target").sum().backward()
     assert torch.equal(two(x, stream="target"), before)
     assert all(parameter.grad is None for parameter in two.parameters())
-    shared = {id(t) for t in (*two.parameters(), *two.buffers())} & {id(t) for t in (*copied.parameters(), *copied.buffers())}
+    shared = {id(t) for t in (*two.parameters(), *two.buffers())} & {
+        id(t) for t in (*copied.parameters(), *copied.buffers())
+    }
     assert not shared
 
 

@@ -115,7 +115,9 @@ def test_moments_follow_their_parameters_by_name(tmp_path: Path) -> None:
 
 def labelled(count: int = 12) -> Labelled:
     pair = tiny_pair(augment=False)
-    return Labelled(TensorImages(pair.source.images.fetch(torch.arange(count), torch.Generator())), torch.arange(count) % 3)
+    return Labelled(
+        TensorImages(pair.source.images.fetch(torch.arange(count), torch.Generator())), torch.arange(count) % 3
+    )
 
 
 def test_what_callbacks_have_seen_goes_on(tmp_path: Path) -> None:
@@ -253,7 +255,9 @@ def test_a_full_disk_leaves_the_older_checkpoint_and_says_so(
     monkeypatch.setattr(files, "_save_tensors", full(files._save_tensors))
     monkeypatch.setattr(files, "_sync", full(files._sync))
     monkeypatch.setattr(files.os, "rename", full(files.os.rename))
-    with pytest.raises(TrainingError, match=r"step 10 cannot be written.*No space left.*step 5 is complete.*--resume run"):
+    with pytest.raises(
+        TrainingError, match=r"step 10 cannot be written.*No space left.*step 5 is complete.*--resume run"
+    ):
         trainer.run()
     monkeypatch.undo()
     assert files.steps_in(tmp_path) == [5, 0]

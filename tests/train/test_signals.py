@@ -48,7 +48,10 @@ def test_a_signal_stops_after_the_step_with_a_checkpoint(number: signal.Signals,
     whole.run()
     before = signal.getsignal(number)
     trainer = tiny_trainer("rpt", [Send(7, number), Checkpointer(tmp_path, 100, command=COMMAND)], steps=10)
-    with pytest.raises(Interrupted, match=rf"{number.name} after step 7 of 10.*{COMMAND}") as caught, stop_on_signals(trainer):
+    with (
+        pytest.raises(Interrupted, match=rf"{number.name} after step 7 of 10.*{COMMAND}") as caught,
+        stop_on_signals(trainer),
+    ):
         trainer.run()
     assert (caught.value.step, caught.value.signal) == (7, number)
     assert signal.getsignal(number) is before
@@ -200,7 +203,9 @@ def finish_or_die(folder: Path, die_at: int | None = None) -> None:
 
 def killed_trainer(folder: Path) -> Trainer:
     folder.mkdir(exist_ok=True)
-    return tiny_trainer("rpt", [MetricsFile(folder / "metrics.jsonl"), Checkpointer(folder / "checkpoint", 3)], steps=60)
+    return tiny_trainer(
+        "rpt", [MetricsFile(folder / "metrics.jsonl"), Checkpointer(folder / "checkpoint", 3)], steps=60
+    )
 
 
 @pytest.mark.slow

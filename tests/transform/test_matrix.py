@@ -25,8 +25,12 @@ def slow_conv_matrix(weight: Tensor) -> list[list[float]]:
     """Rows are outputs; columns run over the kernel first, the input channel fastest."""
     rows = []
     for output in weight:
-        positions = list(torch.cartesian_prod(*[torch.arange(k) for k in output.shape[1:]]).reshape(-1, output.ndim - 1))
-        rows.append([float(output[(channel, *place.tolist())]) for place in positions for channel in range(output.shape[0])])
+        positions = list(
+            torch.cartesian_prod(*[torch.arange(k) for k in output.shape[1:]]).reshape(-1, output.ndim - 1)
+        )
+        rows.append(
+            [float(output[(channel, *place.tolist())]) for place in positions for channel in range(output.shape[0])]
+        )
     return rows
 
 
@@ -110,7 +114,9 @@ def test_attention_with_its_own_key_width_is_three_weights_and_three_biases() ->
     assert layers["k_proj"].weight_matrix(module.k_proj_weight).shape == (4, 3)
     bias = layers["v_proj.bias"]
     assert torch.equal(bias.weight_matrix(module.in_proj_bias), module.in_proj_bias[8:, None])
-    assert torch.equal(bias.weight_from(bias.weight_matrix(module.in_proj_bias), module.in_proj_bias), module.in_proj_bias[8:])
+    assert torch.equal(
+        bias.weight_from(bias.weight_matrix(module.in_proj_bias), module.in_proj_bias), module.in_proj_bias[8:]
+    )
 
 
 def test_every_weight_of_the_layer_nets_is_found(layer_nets: Callable[..., Any]) -> None:

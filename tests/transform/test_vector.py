@@ -12,9 +12,7 @@ from residapt.transform import VectorTransform
 
 def slow_residual(A: list[list[float]], B: list[list[float]], d: list[float], theta: list[float]) -> list[float]:
     """Eq. 1 element by element."""
-    inner = [
-        math.tanh(sum(A[m][k] * theta[m] for m in range(len(theta))) + d[k]) for k in range(len(d))
-    ]
+    inner = [math.tanh(sum(A[m][k] * theta[m] for m in range(len(theta))) + d[k]) for k in range(len(d))]
     return [sum(B[m][k] * inner[k] for k in range(len(d))) for m in range(len(theta))]
 
 

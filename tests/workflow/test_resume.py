@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -129,9 +130,7 @@ def test_the_library_resumes_with_data_of_its_own(tmp_path: Path, monkeypatch: p
     settings = {"steps": 8, "train_source_first": False, "force": True, "train": {"checkpoint_every": 3}}
     expected = residapt.adapt(model, **data, out=tmp_path / "whole", **settings)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            stages, "_listeners", lambda plan, run, name: [*real(plan, run, name), Fall(5, signal.SIGTERM)]
-        )
+        patch.setattr(stages, "_listeners", lambda plan, run, name: [*real(plan, run, name), Fall(5, signal.SIGTERM)])
         with pytest.raises(Interrupted, match=r"SIGTERM after step 5 of 8.*step 5 is complete.*--resume"):
             residapt.adapt(model, **data, out=tmp_path / "run", **settings)
     found = residapt.adapt(model, **data, out=tmp_path / "run", resume=True, train_source_first=False)
@@ -139,14 +138,26 @@ def test_the_library_resumes_with_data_of_its_own(tmp_path: Path, monkeypatch: p
         assert torch.equal(tensor, found.two.state_dict()[name]), name
 
 
+LAST = 40
+"""Steps of the runs in processes of their own."""
+TINY = ("--set", "source.steps=2", "--steps", str(LAST), "--set", "train.batch_size=8", "--device", "cpu")
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+
+
 @pytest.mark.slow
-def test_ctrl_c_and_resume_in_a_real_terminal_session(digits: Path, whole: Path, tmp_path: Path) -> None:
-    """Another process, a real signal, the exit code of a shell, and the command that the message gives."""
+def test_ctrl_c_and_resume_in_processes_of_their_own(digits: Path, tmp_path: Path) -> None:
+    """A real signal, the exit code of a shell, and the command that the message gives."""
     out = tmp_path / "my run"
     command = [sys.executable, "-m", "residapt", "adapt"]
-    quick = ["400" if word == "30" else word for word in SETTINGS]
     process = subprocess.Popen(
-        [*command, *folders(digits), "-o", str(out), *quick], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*command, *folders(digits), "-o", str(out), *TINY],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
     )
     waited = time.monotonic()
     while not steps_in(out / "checkpoint" / "adapt") and time.monotonic() - waited < 120 and process.poll() is None:
@@ -158,10 +169,38 @@ def test_ctrl_c_and_resume_in_a_real_terminal_session(digits: Path, whole: Path,
     assert f"residapt adapt --resume '{out}'" in text
     assert "Traceback" not in text
     step = steps_in(out / "checkpoint" / "adapt")[0]
-    assert 0 < step < 400
-    again = subprocess.run([*command, "--resume", str(out)], capture_output=True, text=True, timeout=120)
+    assert 0 <= step < LAST
+    again = subprocess.run(
+        [*command, "--resume", str(out)], capture_output=True, text=True, timeout=200, env=environment()
+    )
     assert again.returncode == 0, again.stdout + again.stderr
-    assert f"{400 - step} steps" in again.stdout
+    assert f"{LAST - step} steps" in again.stdout
     logged = [line["step"] for line in untimed(out) if line["kind"] == "step" and line["stage"] == "adapt"]
-    assert logged == sorted(set(logged))
-    assert logged[-1] == 400
+    assert logged == list(range(1, LAST + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+@pytest.mark.parametrize("launcher", ["torch.distributed.run", "accelerate.commands.launch"])
+def test_two_processes_make_one_run(launcher: str, digits: Path, tmp_path: Path) -> None:
+    """torchrun and accelerate launch: both train, one writes and speaks."""
+    out = tmp_path / "run"
+    options = ["--nproc_per_node", "2"] if "torch" in launcher else ["--cpu", "--num_processes", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", launcher, *options, "-m", "residapt", "adapt", *folders(digits), "-o", str(out), *TINY],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=environment(MASTER_PORT=str(free_port())),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Next: residapt predict") == 1
+    logged = [line["step"] for line in untimed(out) if line["kind"] == "step" and line["stage"] == "adapt"]
+    assert logged == list(range(1, LAST + 1))
+    assert (out / "report.html").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from residapt import __version__
+from residapt.version import __version__
 from residapt.bench.plan import Plan
 from residapt.bench.tasks import Task, load_task
 from residapt.methods import MethodConfig

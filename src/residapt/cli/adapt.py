@@ -94,7 +94,9 @@ def adapt(
     overrides = [*_overrides(given), *(changes or ())]
     if resume is not None:
         if out is not None or config is not None:
-            raise ConfigError("--resume goes on in the run's own folder with its own settings: leave out -o and --config.")
+            raise ConfigError(
+                "--resume goes on in the run's own folder with its own settings: leave out -o and --config."
+            )
         if _shown_if_finished(resume):
             return
         settings, out = recorded_config(resume, overrides), resume

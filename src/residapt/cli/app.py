@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from residapt import __version__
+from residapt.version import __version__
 from residapt.errors import Interrupted, ResidaptError
 
 app = typer.Typer(

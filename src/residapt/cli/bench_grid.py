@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from residapt.cli.app import bench_app, console
 from residapt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from residapt.config import Config
+    from residapt.methods import MethodConfig
 
 DataRoot = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets; RESIDAPT_DATA when not given.")
@@ -67,7 +71,7 @@ def grid_command(task: str, title: str) -> None:
         )
 
 
-def method_settings(config: object) -> object:
+def method_settings(config: Config) -> MethodConfig:
     """The method's part of a whole configuration."""
     from residapt.methods import MethodConfig
 

@@ -36,7 +36,7 @@ class DomainClassifier(nn.Sequential):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of shape (batch,)."""
-        logits: Tensor = super().forward(features)
+        logits: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
         return logits.squeeze(1)
 
 
@@ -88,7 +88,7 @@ class _Reverse(Function):
 
 def reverse_gradient(x: Tensor, scale: float = 1.0) -> Tensor:
     """Identity whose gradient is multiplied by ``-scale`` (Ganin et al. 2016)."""
-    return _Reverse.apply(x, scale)  # type: ignore[no-any-return,no-untyped-call]
+    return _Reverse.apply(x, scale)  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -31,11 +31,11 @@ class GuardConfig:
     source_drop: float = 0.1
     """Alarm when the source accuracy falls by more than this."""
     frequency_shift: float = 0.3
-    """The vote is against when the class frequencies are further than this (total variation) from every reference."""
+    """Against when the class frequencies are further than this (total variation) from every reference."""
     lost_mass: float = 0.15
-    """Alarm when classes that vanished made up at least this share of every reference."""
+    """Two votes against when classes that vanished made up at least this share of every reference."""
     renamed_classes: float = 1.0
-    """Alarm when renaming classes would restore the old predictions for this many classes of average size."""
+    """Alarm when at least this many classes of average size exchanged their samples."""
     ami_gain: float = 0.01
     """Rise of either cluster agreement that counts for the adaptation."""
     ami_loss: float = 0.05
@@ -69,11 +69,7 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     1. *Alarms.* Each of them alone means False, however good the rest looks:
 
        - the source accuracy fell: the shared weights were damaged;
-       - classes vanished that are frequent in all three references (collapse): the source labels, the
-         source-only network's predictions, and the surer half of those. A class that the target really
-         lacks is rare in the last;
-       - the old predictions come back when classes are renamed (two classes swapped look as sure and as well
-         clustered as a success).
+       - populated classes exchanged their samples (a swap looks as sure and as well clustered as a success).
     2. *Votes*, for (+1), against (-1) or neither (0):
 
        - ``anchored_ami``: the predictions against clusters of the features *before* the adaptation, which no
@@ -81,14 +77,18 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
        - ``class_ami``: each network's predictions against clusters of its own features, which a damaged
          network can have bent to its mistakes;
        - ``sure_agreement``: the surest quarter of the source-only predictions should survive (-1 or 0);
-       - ``frequency_shift``: the predicted class frequencies should not be far from all three references
-         (-1 or 0);
+       - ``frequency_shift``: the class frequencies should be near one of three references: the source
+         labels, the source-only network's predictions, or the surer half of those (-1 or 0). A target that
+         really lacks classes is far from the first only;
+       - ``lost_mass``: classes that are frequent in all three references should not vanish. The vote against
+         counts twice, so that a collapse cannot be outvoted;
        - ``infomax``: only against, after a large fall. Confidence never speaks for an adaptation, because
          collapsed and swapped classes are predicted with confidence too.
     3. A negative sum means False. A positive one means True if ``anchored_ami`` is among the votes for it.
        All else is None: no clear evidence.
 
-    What no rule of this kind can see: a swap of classes that the source-only network already confused.
+    What no rule of this kind can see: an exchange of classes that the source-only network had wrong (it would
+    be called a swap), or a swap of classes that it already confused.
     """
     config = config or GuardConfig()
     alarms = _alarms(votes, config)
@@ -124,26 +124,25 @@ def measure(before: Evidence, after: Evidence) -> Votes:
 
 def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[str, ...]:
     accuracy_before, accuracy_after = votes["source_accuracy"]
-    lost, renamed = votes["lost_mass"][1], votes["renamed_classes"][1]
+    renamed = votes["renamed_classes"][1]
     found = []
     if accuracy_before - accuracy_after > config.source_drop:
         found.append(f"the source accuracy fell from {accuracy_before:.3f} to {accuracy_after:.3f}")
-    if lost >= config.lost_mass:
-        found.append(f"classes with {lost:.0%} of the samples are no longer predicted (collapse)")
     if renamed >= config.renamed_classes:
-        found.append(f"about {renamed:.1f} classes kept their samples but changed their names (swap)")
+        found.append(f"about {renamed:.1f} classes exchanged their samples (swap)")
     return tuple(found)
 
 
 def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[tuple[int, str], ...]:
     """Each vote with its reason in words."""
-    kept, shift = votes["sure_agreement"][1], votes["frequency_shift"][1]
+    kept, shift, lost = (votes[name][1] for name in ("sure_agreement", "frequency_shift", "lost_mass"))
     unsure = votes["infomax"][1] < (1 - config.confidence_loss) * votes["infomax"][0]
     return (
         (_ami_vote(votes["anchored_ami"], config), "clusters of the old features, " + _text(votes, "anchored_ami")),
         (_ami_vote(votes["class_ami"], config), "clusters of its own features, " + _text(votes, "class_ami")),
         (-(kept < config.sure_agreement), f"only {kept:.0%} of the surest old predictions were kept"),
         (-(shift > config.frequency_shift), f"class frequencies are {shift:.2f} or more from every reference"),
+        (-2 * (lost >= config.lost_mass), f"classes with {lost:.0%} of the samples vanished (collapse)"),
         (-unsure, "much less sure or varied predictions, " + _text(votes, "infomax")),
     )
 
@@ -191,12 +190,18 @@ def _lost_mass(new: Tensor, reference: Tensor) -> float:
 
 
 def _renamed_classes(before: Tensor, after: Tensor) -> float:
-    """How many average classes would agree with their old prediction again under the best renaming."""
+    """How many classes of average size gave their samples to a class and took those of another.
+
+    Under the best renaming i -> j of the old predictions, a class counts by the smaller of what it gave and what
+    it took: a misnamed cluster that moves into an empty class is not an exchange.
+    """
     classes = before.shape[1]
     pairs = before.argmax(dim=1) * classes + after.argmax(dim=1)
-    table = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes).numpy()
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    return float(table[rows, columns].sum() - table.trace()) * classes / len(before)
+    table = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes).double()
+    old, new = (torch.from_numpy(index) for index in linear_sum_assignment(table.numpy(), maximize=True))
+    gave, taken = table[old, new], torch.empty(classes, dtype=table.dtype)
+    taken[new] = gave
+    return float(torch.minimum(gave, taken)[new != old].sum()) * classes / len(before)
 
 
 def _check_same_samples(before: Evidence, after: Evidence) -> None:

@@ -40,7 +40,7 @@ class Input(Settings):
 
 
 def _version() -> str:
-    from residapt import __version__  # late: the package imports this module
+    from residapt.version import __version__  # late: the package imports this module
 
     return __version__
 

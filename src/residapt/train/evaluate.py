@@ -46,7 +46,7 @@ def logits_of(
     """Logits of all images, in order, on the CPU."""
     generator = torch.Generator().manual_seed(0)
     pieces = []
-    for index in torch.arange(len(images)).split(batch_size):
+    for index in torch.split(torch.arange(len(images)), batch_size):
         pieces.append(predict(images.fetch(index, generator).to(device)).float().cpu())
     return torch.cat(pieces)
 

@@ -40,7 +40,7 @@ class Trainer:
         self.method = method.to(self.engine.device)
         self.format = torch.channels_last if config.channels_last and _works_on_images(method) else None
         if self.format is not None:
-            method.to(memory_format=self.format)  # type: ignore[call-overload]
+            method.to(memory_format=self.format)
         self.batches = Batches(
             pair, size=config.batch_size, seed=config.seed, rank=self.engine.rank, world=self.engine.world
         )

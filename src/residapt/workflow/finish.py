@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from residapt import __version__
+from residapt.version import __version__
 from residapt.data.domains import Labelled
 from residapt.deploy.model_file import write_model
 from residapt.report import write_report
