@@ -47,5 +47,7 @@ def test_a_small_run_on_real_digits_gives_a_whole_record(tmp_path: Path):
     assert record["protocols"]["target_train"] == "transductive"
     assert [point["step"] for point in record["curve"]] == [2, 4]
     assert record["ranks"]["before"]["conv1"] == (32, 32)
-    assert record["parameters"]["network"] == record["parameters"]["deployed"] == 431_080
+    before = record["parameters"]["before"]
+    assert before["network"] == before["deployed"] == 431_080
+    assert before["transform"] == 158_152
     assert len(list(tmp_path.iterdir())) == 1

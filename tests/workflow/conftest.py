@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from digit_folders import QUICK, digit_folders
+from digit_folders import QUICK, Run, digit_folders
 from PIL import Image
 
 from tests_support_cli import invoke
-
-
-class Run(NamedTuple):
-    """A run of the command line."""
-
-    path: Path
-    code: int
-    text: str
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -11,6 +12,14 @@ from residapt.data.synthetic import handwritten_digits, printed_digits
 
 QUICK = ("--set", "source.steps=20", "--steps", "20", "--device", "cpu")
 """Options for a run of a few seconds."""
+
+
+class Run(NamedTuple):
+    """A run of the command line."""
+
+    path: Path
+    code: int
+    text: str
 
 
 def write_images(images: ImageSet, folder: Path, *, classes: bool) -> Path:

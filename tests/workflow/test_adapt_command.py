@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from digit_folders import QUICK
+from digit_folders import QUICK, Run
 from PIL import Image
 from safetensors import safe_open
 
-from conftest import Run
 from residapt.config import load_config
 from residapt.data.decode import decode_image, list_images
 from residapt.deploy import load_run

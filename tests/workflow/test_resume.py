@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests_support_cli import invoke
 
 import residapt
 from residapt.errors import ConfigError, Interrupted
@@ -22,6 +21,7 @@ from residapt.train import Callback, Method
 from residapt.train.checkpoint_files import steps_in
 from residapt.workflow import stages
 from residapt.workflow.resume import recorded_config
+from tests_support_cli import invoke
 
 SETTINGS = ("--set", "source.steps=30", "--steps", "30", "--device", "cpu", "--select", "infomax", "--force")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Run
-from tests_support_cli import invoke
+from digit_folders import Run
 
 from residapt.data.decode import decode_image, list_images
 from residapt.deploy import load_run
 from residapt.summary import read_summary
+from tests_support_cli import invoke
 
 
 def test_predict_and_eval_agree_with_the_run(finished: Run, digits: Path, tmp_path: Path) -> None:

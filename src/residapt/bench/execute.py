@@ -8,6 +8,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from residapt.version import __version__
 from residapt.bench.plan import Plan
 from residapt.bench.tasks import Task, load_task
 from residapt.methods import MethodConfig
 from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.methods.parameters import count_parameters
 from residapt.models.specs import build_model
 from residapt.train import Callback, Curve, GroupConfig, Method, TrainConfig, accuracy
+from residapt.version import __version__
 
 NUM_CLASSES = 10
 
@@ -34,7 +36,13 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         plan = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
     curve = Curve([task.evaluations[0]], plan.train.evaluate_every)
     trainer = make_trainer(
-        plan.method, network, task.pair, method=plan.settings, train=plan.train, callbacks=(*callbacks, curve)
+        plan.method,
+        network,
+        task.pair,
+        method=plan.settings,
+        train=plan.train,
+        callbacks=(*callbacks, curve),
+        target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
     )
     before = trainer.method.two.ranks()
     counts = parameter_counts(trainer.method)
@@ -50,7 +58,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         "selection": "last iterate",
         "curve": curve.points,
         "ranks": {"before": before, "after": method.two.ranks()},
-        "parameters": {**counts, "after": parameter_counts(method)["training"]},
+        "parameters": {"before": counts, "after": parameter_counts(method)},
         "seconds": round(seconds, 1),
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "data": {"official": task.official, "files": task.files},
@@ -83,9 +91,7 @@ def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
 
 def parameter_counts(method: Method) -> dict[str, int]:
     """Parameters in training by group, and of what is deployed."""
-    groups = {name: sum(p.numel() for p in parameters) for name, parameters in method.groups().items()}
-    deployed = sum(parameter.numel() for parameter in method.two.model.parameters())
-    return {**groups, "training": sum(groups.values()), "deployed": deployed}
+    return asdict(count_parameters(method))
 
 
 def environment() -> dict[str, str]:

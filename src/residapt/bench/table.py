@@ -1,4 +1,4 @@
-"""Tables from records only: published, ours (mean, std, n, what varied), difference. A cell without runs stays empty."""
+"""Tables from records only: published, ours (mean, std, n, what varied), difference; a cell without runs is empty."""
 
 from __future__ import annotations
 

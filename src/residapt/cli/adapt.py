@@ -147,15 +147,20 @@ def show_result(run: AdaptedRun, out: Path) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+FILES = ("report.html", "model.safetensors", "adapter", "adapter-turned-down", "config.toml", "metrics.jsonl")
+
+
 def result_lines(summary: RunSummary, out: Path) -> list[str]:
     """What is printed at the end."""
-    quoted = shlex.quote(str(out))
-    lines = ["", _verdict(summary), *_accuracy(summary), *_ranks(summary)]
-    lines += [
-        f"Files in {out}: report.html (open it), model.safetensors, adapter/, config.toml, metrics.jsonl, summary.json."
+    there = ", ".join(name for name in FILES if (out / name).exists())
+    return [
+        "",
+        _verdict(summary),
+        *_accuracy(summary),
+        *_ranks(summary),
+        f"Files in {out}: {there}. Open report.html first.",
+        f"Next: residapt predict {shlex.quote(str(out))} images/ -o predictions.csv",
     ]
-    lines += [f"Next: residapt predict {quoted} images/ -o predictions.csv"]
-    return lines
 
 
 def _verdict(summary: RunSummary) -> str:

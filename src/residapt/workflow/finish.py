@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from residapt.version import __version__
 from residapt.data.domains import Labelled
 from residapt.deploy.model_file import write_model
 from residapt.report import write_report
@@ -22,6 +21,7 @@ from residapt.streams import TwoStream, base_hashes, save_pretrained
 from residapt.summary import Accuracy, LayerRanks, RunSummary, Verdict, write_summary
 from residapt.train import Method, accuracy
 from residapt.transform import build_transform
+from residapt.version import __version__
 from residapt.workflow.along import scores_of
 from residapt.workflow.evidence import collect, plain_streams
 from residapt.workflow.networks import accuracy_of

@@ -76,11 +76,15 @@ def prepare(request: Request) -> Plan:
 
 def _with_places(config: Config, request: Request) -> Config:
     """The configuration with the folders that are used, so that a run can be repeated from anywhere."""
-    places = {
-        name: str(Path(value).absolute()) if isinstance(value, (str, Path)) else None
-        for name, value in (("source", request.source), ("target", request.target), ("evaluate", request.evaluate))
-    }
-    return config.model_copy(update={"data": config.data.model_copy(update=places)})
+    places = {"source": request.source, "target": request.target, "evaluate": request.evaluate}
+    files = {"weights": config.model.weights, "base": config.model.base}
+    data = config.data.model_copy(update={name: _absolute(value) for name, value in places.items()})
+    model = config.model.model_copy(update={name: _absolute(value) for name, value in files.items()})
+    return config.model_copy(update={"data": data, "model": model})
+
+
+def _absolute(place: Any) -> str | None:
+    return str(Path(place).absolute()) if isinstance(place, (str, Path)) else None
 
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
