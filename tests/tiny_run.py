@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.engine import Engine
 from residapt.methods import MethodConfig, build_method
 from residapt.methods.config import DiscrepancyConfig
 from residapt.rank import RankConfig
@@ -61,6 +62,7 @@ def tiny_trainer(
     dtype: torch.dtype = torch.float32,
     net: dict[str, Any] | None = None,
     rank: RankConfig | None = None,
+    engine: Engine | None = None,
     **train: Any,
 ) -> Trainer:
     """A fresh trainer; the same whenever and wherever it is built."""
@@ -75,4 +77,4 @@ def tiny_trainer(
     example = pair.source.images.fetch(torch.arange(2), torch.Generator())
     method = build_method(name, network, settings, example=example)
     values = {"steps": STEPS, "batch_size": 8, "log_every": 1, "clip": 5.0, "decay": "cosine", **train}
-    return Trainer(method, pair, TrainConfig.parse(values, where="test"), callbacks=callbacks)
+    return Trainer(method, pair, TrainConfig.parse(values, where="test"), callbacks=callbacks, engine=engine)

@@ -23,7 +23,7 @@ class TrainingError(ResidaptError, RuntimeError):
     """Training cannot go on, for instance because a loss is not finite."""
 
 
-class Interrupted(ResidaptError):
+class Interrupted(ResidaptError):  # noqa: N818  (the user wanted it: it is no error)
     """A run was asked to stop and did, after ``step`` steps; the message says how to go on."""
 
     def __init__(self, message: str, *, step: int, signal: int = 2) -> None:

@@ -60,6 +60,7 @@ def palette_with_transparency() -> Image.Image:
         ("one-bit.png", Image.new("1", (9, 12), 1), WHITE),
         ("grey.png", Image.new("L", (9, 12), 77), (77, 77, 77)),
         ("deep.png", Image.fromarray(np.full((12, 9), 257 * 100, np.uint16)), (100, 100, 100)),
+        ("deep-white.png", Image.fromarray(np.full((12, 9), 65535, np.uint16)), WHITE),
         ("deep.tif", Image.fromarray(np.full((12, 9), 257 * 100, np.uint16)), (100, 100, 100)),
         ("deep.pgm", Image.fromarray(np.full((12, 9), 257 * 100, np.uint16)), (100, 100, 100)),
         ("float.tif", Image.fromarray(np.full((12, 9), 0.4, np.float32)), (102, 102, 102)),

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_run import tiny_pair, tiny_trainer
 from torch import Tensor, nn
 
 from residapt.engine import Engine, from_main, process_count
@@ -26,6 +25,7 @@ from residapt.train import Callback, Method, StepInfo, Trainer
 from residapt.train import checkpoint_files as files
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
+from tiny_run import tiny_pair, tiny_trainer
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs fork")]
 

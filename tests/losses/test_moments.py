@@ -47,10 +47,7 @@ def slow_mmd(source: Tensor, target: Tensor, sigmas: tuple[float, ...]) -> float
 def slow_covariance(x: list[list[float]]) -> list[list[float]]:
     n, d = len(x), len(x[0])
     mean = [sum(row[j] for row in x) / n for j in range(d)]
-    return [
-        [sum((row[i] - mean[i]) * (row[j] - mean[j]) for row in x) / (n - 1) for j in range(d)]
-        for i in range(d)
-    ]
+    return [[sum((row[i] - mean[i]) * (row[j] - mean[j]) for row in x) / (n - 1) for j in range(d)] for i in range(d)]
 
 
 def test_linear_mmd_is_the_squared_distance_of_the_means() -> None:

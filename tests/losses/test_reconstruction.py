@@ -34,9 +34,7 @@ def unit_rows(x: list[list[float]]) -> list[list[float]]:
 
 def slow_difference(private: Tensor, shared: Tensor) -> float:
     p, c = unit_rows(private.tolist()), unit_rows(shared.tolist())
-    entries = [
-        sum(p[n][i] * c[n][j] for n in range(len(p))) ** 2 for i in range(len(p[0])) for j in range(len(c[0]))
-    ]
+    entries = [sum(p[n][i] * c[n][j] for n in range(len(p))) ** 2 for i in range(len(p[0])) for j in range(len(c[0]))]
     return sum(entries) / len(entries)
 
 

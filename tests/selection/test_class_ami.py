@@ -94,9 +94,7 @@ def test_lengths_are_ignored_unless_asked_for() -> None:
 
 def test_the_score_is_repeatable_and_can_be_subsampled() -> None:
     generator = torch.Generator().manual_seed(0)
-    data = evidence(
-        torch.randint(0, 4, (300,), generator=generator), torch.randn(300, 4, generator=generator)
-    )
+    data = evidence(torch.randint(0, 4, (300,), generator=generator), torch.randn(300, 4, generator=generator))
     assert class_ami(data) == class_ami(data)
     assert class_ami(data, subsample=50) == class_ami(data, subsample=50)
     assert class_ami(data, subsample=50) != class_ami(data)

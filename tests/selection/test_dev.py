@@ -31,9 +31,7 @@ def slow_risk(weights: list[float], errors: list[float]) -> float:
     return mean_we + eta * mean_w - eta
 
 
-def shifted_world(
-    seed: int, shift: float = 1.0, source: int = 600, target: int = 600
-) -> tuple[Evidence, float]:
+def shifted_world(seed: int, shift: float = 1.0, source: int = 600, target: int = 600) -> tuple[Evidence, float]:
     """One feature, N(0,1) and N(shift,1); the label is whether it exceeds 2, the classifier cuts at 1.
 
     All errors lie between 1 and 2, where the target has more of its mass: the source risk is too low.

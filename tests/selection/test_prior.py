@@ -29,9 +29,7 @@ positive = st.lists(st.floats(0.01, 1), min_size=3, max_size=3)
 
 def population(prior: list[int]) -> tuple[Tensor, Tensor]:
     """(predictions, labels) of a whole population: each pair as often as it should be."""
-    pairs = [
-        (i, j) for i, j in itertools.product(range(3), range(3)) for _ in range(CONDITIONAL[i][j] * prior[j])
-    ]
+    pairs = [(i, j) for i, j in itertools.product(range(3), range(3)) for _ in range(CONDITIONAL[i][j] * prior[j])]
     predictions, labels = torch.tensor(pairs).T
     return predictions, labels
 
@@ -74,9 +72,7 @@ def test_bbse_recovers_the_prior_from_probabilities() -> None:
 
 def test_without_a_shift_the_source_prior_comes_back() -> None:
     predictions, labels = population(SOURCE)
-    assert bbse(confusion_matrix(predictions, labels, 3), predictions).tolist() == pytest.approx(
-        share(SOURCE)
-    )
+    assert bbse(confusion_matrix(predictions, labels, 3), predictions).tolist() == pytest.approx(share(SOURCE))
     assert em_prior(torch.tensor(SOURCE), posterior()[predictions]).tolist() == pytest.approx(share(SOURCE))
 
 

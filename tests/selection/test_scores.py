@@ -16,9 +16,7 @@ from residapt.selection.scores import SCORES, score
 NAMES = {"source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami", "dev", "devn", "mmd_outputs"}
 
 
-def evidence(
-    target_logits: Tensor, source_logits: Tensor | None = None, labels: Tensor | None = None
-) -> Evidence:
+def evidence(target_logits: Tensor, source_logits: Tensor | None = None, labels: Tensor | None = None) -> Evidence:
     source = torch.eye(target_logits.shape[1]) if source_logits is None else source_logits
     labels = torch.arange(len(source)) % source.shape[1] if labels is None else labels
     return Evidence(source, labels, source.clone(), target_logits, target_logits.clone())

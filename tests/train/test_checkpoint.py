@@ -1,4 +1,4 @@
-"""Stopped anywhere and resumed, a run ends bit-equal to one that was never stopped; damage is noticed, never trusted."""
+"""Stopped anywhere and resumed, a run ends bit-equal to one that was never stopped; damage is noticed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import STEPS, tiny_pair, tiny_trainer
 from torch import Tensor, nn
 
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.engine import Engine, Precision
 from residapt.errors import ModelError, ResidaptError, TrainingError
 from residapt.methods import method_names
 from residapt.train import Callback, Curve, Evaluation, Method, Trainer
@@ -24,6 +24,7 @@ from residapt.train.checkpoint import Checkpointer, restore_checkpoint, save_che
 from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
 from residapt.train.source import EarlyStopping, run_with_early_stopping
+from tiny_run import STEPS, tiny_pair, tiny_trainer
 
 
 class Stopped(BaseException):
@@ -95,6 +96,27 @@ def test_every_optimiser_resumes_after_a_prune(kind: str, tmp_path: Path) -> Non
     whole = tiny_trainer("rpt", optimizer=kind)
     whole.run()
     assert_bit_equal(weights(whole), weights(run_stopped("rpt", tmp_path, 18, optimizer=kind)))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_resumes_with_its_loss_scale(precision: Precision, tmp_path: Path) -> None:
+    def engine() -> Engine:
+        made = Engine("cpu", precision)
+        made.scaler._growth_interval = 4  # so that the scale has moved before the checkpoint
+        return made
+
+    settings = {"steps": 12, "optimizer": "sgd"}
+    whole = tiny_trainer("rpt", engine=engine(), **settings)
+    whole.run()
+    first = tiny_trainer("rpt", [StopAt(9), Checkpointer(tmp_path, 4)], engine=engine(), **settings)
+    with pytest.raises(Stopped):
+        first.run()
+    resumed = tiny_trainer("rpt", engine=engine(), **settings)
+    assert restore_checkpoint(resumed, tmp_path) == 8
+    if precision == "fp16":
+        assert resumed.engine.scaler.get_scale() != engine().scaler.get_scale()
+    resumed.run()
+    assert_bit_equal(weights(whole), weights(resumed))
 
 
 def test_moments_follow_their_parameters_by_name(tmp_path: Path) -> None:
@@ -292,7 +314,7 @@ def test_another_method_or_network_is_refused(tmp_path: Path) -> None:
     other.method.two.model.full = nn.Linear(36, 9)
     with pytest.raises(ModelError, match=r"full\.weight.*\(7, 36\).*\(9, 36\)"):
         restore_checkpoint(other, tmp_path)
-    with pytest.raises(ModelError, match="float32.*float64"):
+    with pytest.raises(ModelError, match=r"float32.*float64"):
         restore_checkpoint(tiny_trainer("rpt", dtype=torch.float64), tmp_path)
 
 

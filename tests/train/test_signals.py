@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import tiny_pair, tiny_trainer
 from torch import Tensor
 
 from residapt.data.domains import DomainPair, TensorImages
@@ -25,6 +24,7 @@ from residapt.train import checkpoint_files as files
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
 from residapt.train.signals import stop_on_signals
+from tiny_run import tiny_pair, tiny_trainer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
 COMMAND = "residapt adapt --resume run"

@@ -54,12 +54,12 @@ def test_energy_and_column_norms_are_as_asked(
         bias = torch.randn(outputs, generator=generator, dtype=torch.float64) * (not zero_bias)
         starts.append(made(weight, bias, left, right, nonlinearity))
     initialise(starts, column_norm=norm, energy=energy, generator=generator)
-    total = sum(float(transform.residual(weight, bias).energy()) for transform, weight, bias in starts)
+    total = sum(transform.residual(weight, bias).energy().item() for transform, weight, bias in starts)
     assert total == pytest.approx(energy, rel=1e-12)
     for transform, weight, bias in starts:
         norms = column_norms(transform, weight, bias)  # type: ignore[arg-type]
         torch.testing.assert_close(norms, torch.full_like(norms, norm))
-        assert float(transform.residual(weight, bias).energy()) > 0, "a layer without energy never learns"
+        assert transform.residual(weight, bias).energy().item() > 0, "a layer without energy never learns"
 
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
@@ -72,7 +72,7 @@ def test_the_vector_form_starts_at_the_same_scale(nonlinearity: str, scale: floa
     initialise([Start(transform, weight, bias)], column_norm=0.5, energy=1.0, generator=generator)
     inner = transform.A.T @ torch.cat([weight.reshape(-1), bias]) + transform.d
     torch.testing.assert_close(inner.abs(), torch.full((4,), 0.5, dtype=torch.float64))
-    assert float(transform.residual(weight, bias).energy()) == pytest.approx(1.0, rel=1e-12)
+    assert transform.residual(weight, bias).energy().item() == pytest.approx(1.0, rel=1e-12)
     assert bool(torch.isfinite(transform.A).all())
 
 
@@ -98,7 +98,7 @@ def test_the_stream_loss_starts_at_its_minimum(nets: Callable[..., Any], name: s
     two = TwoStream(nets(name).model, left_rank=rank, right_rank=rank, form=form)
     energy = two.energy()
     assert energy is not None
-    assert float(energy) == pytest.approx(1.0, rel=1e-12)
+    assert energy.item() == pytest.approx(1.0, rel=1e-12)
 
 
 def test_the_start_depends_on_the_seed_and_on_nothing_else(nets: Callable[..., Any]) -> None:

@@ -65,7 +65,7 @@ def test_every_problem_is_named_at_once() -> None:
 
 
 def test_config_and_settings_together_are_refused() -> None:
-    with pytest.raises(ConfigError, match="either config or settings.*left_rank"):
+    with pytest.raises(ConfigError, match=r"either config or settings.*left_rank"):
         TwoStream(LeNet(), TransformConfig(), left_rank=3)
 
 

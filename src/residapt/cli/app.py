@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from residapt.version import __version__
 from residapt.errors import Interrupted, ResidaptError
+from residapt.version import __version__
 
 app = typer.Typer(
     name="residapt",

@@ -37,9 +37,7 @@ def information_maximisation(logits: Tensor, prior: Tensor | None = None) -> Ten
     :math:`\log K`.
     """
     if logits.ndim != 2 or not len(logits):
-        raise DataError(
-            f"information_maximisation needs logits (samples, classes), got {tuple(logits.shape)}."
-        )
+        raise DataError(f"information_maximisation needs logits (samples, classes), got {tuple(logits.shape)}.")
     log_mean = log_mean_prediction(logits)
     log_prior = 0.0 if prior is None else _log_prior(prior, logits)
     return entropy(logits).mean() + (log_mean.exp() * (log_mean - log_prior)).sum()

@@ -29,9 +29,7 @@ def linear_mmd(source: Tensor, target: Tensor) -> Tensor:
     return (source.mean(dim=0) - target.mean(dim=0)).square().sum()
 
 
-def gaussian_mmd(
-    source: Tensor, target: Tensor, bandwidths: Sequence[float] | Tensor = DSN_BANDWIDTHS
-) -> Tensor:
+def gaussian_mmd(source: Tensor, target: Tensor, bandwidths: Sequence[float] | Tensor = DSN_BANDWIDTHS) -> Tensor:
     r"""Biased squared MMD with a sum of Gaussian kernels (Gretton et al. 2012; Bousmalis et al. 2016).
 
     .. math:: k(u, v) = \sum_\sigma \exp(-\|u - v\|_2^2 / 2\sigma), \qquad
@@ -42,9 +40,7 @@ def gaussian_mmd(
     """
     source, target = _pair(source, target)
     if not isinstance(bandwidths, Tensor) and not (len(bandwidths) and min(bandwidths) > 0):
-        raise ConfigError(
-            f"gaussian_mmd: bandwidths must be one or more positive numbers, got {bandwidths!r}."
-        )
+        raise ConfigError(f"gaussian_mmd: bandwidths must be one or more positive numbers, got {bandwidths!r}.")
     sigmas = torch.as_tensor(bandwidths, dtype=source.dtype, device=source.device).flatten()
 
     def kernel(d2: Tensor) -> Tensor:

@@ -18,9 +18,7 @@ MAX_EXPONENT = 20.0
 """Above this squared distance the exponential goes on as its tangent; exp(89) overflows single precision."""
 
 
-def squared_distance(
-    theta_s: Tensor, theta_t: Tensor, a: Tensor | float = 1.0, b: Tensor | float = 0.0
-) -> Tensor:
+def squared_distance(theta_s: Tensor, theta_t: Tensor, a: Tensor | float = 1.0, b: Tensor | float = 0.0) -> Tensor:
     r"""The L2 form :math:`r_w = \|a\,\theta^s + b - \theta^t\|_2^2` of one layer."""
     if theta_s.shape != theta_t.shape:
         raise ModelError(
@@ -30,9 +28,7 @@ def squared_distance(
     return (a * theta_s + b - theta_t).square().sum()
 
 
-def exponential_distance(
-    theta_s: Tensor, theta_t: Tensor, a: Tensor | float = 1.0, b: Tensor | float = 0.0
-) -> Tensor:
+def exponential_distance(theta_s: Tensor, theta_t: Tensor, a: Tensor | float = 1.0, b: Tensor | float = 0.0) -> Tensor:
     r"""The exponential form :math:`r_w = \exp(\|a\,\theta^s + b - \theta^t\|_2^2) - 1`, the paper's default.
 
     The exponent is limited to :data:`MAX_EXPONENT`; beyond, the function continues along its tangent there,

@@ -30,7 +30,7 @@ def grouped_core(transform: ResidualTransform, weight: Tensor, bias: Tensor | No
 
 
 def group_weights(kind: GroupWeights, item: GroupedCore) -> tuple[float, float]:
-    r"""(w_c, w_r). ``layer``: :math:`\sqrt{N}, \sqrt{C}` as printed; ``group``: :math:`\sqrt{l}, \sqrt{r}`, the group sizes."""
+    r"""(w_c, w_r): ``layer`` is :math:`\sqrt{N}, \sqrt{C}` as printed, ``group`` is :math:`\sqrt{l}, \sqrt{r}`."""
     if kind == "layer":
         return item.inputs**0.5, item.outputs**0.5
     rows, columns = item.core.shape

@@ -1,6 +1,11 @@
 r"""Proximal operators of the group penalties on the inner matrix T (Eq. 12-13).
 
-Wanted is :math:`T^* = \arg\min_T \frac{1}{2t}\|T-\hat T\|_F^2 + \lambda_r (w_c \sum_c \|T_{\bullet c}\| + w_r \sum_r \|T_{r\bullet}\|)`.
+Wanted is
+
+.. math::
+   T^* = \arg\min_T \frac{1}{2t}\|T-\hat T\|_F^2
+   + \lambda_r \Big(w_c \sum_c \|T_{\bullet c}\| + w_r \sum_r \|T_{r\bullet}\|\Big)
+
 The paper solves two problems with weight 1/4t one after the other, which is close to the exact solution at twice the
 :math:`\lambda_r`; that procedure is :func:`two_step_prox`. The exact one is :func:`exact_prox`.
 """
@@ -44,7 +49,16 @@ def exact_prox(
     on P, here with the momentum of Beck & Teboulle 2009, restarted where it leads uphill.
     """
     thresholds = {"column_threshold": column_threshold, "row_threshold": row_threshold}
-    tolerance = max(tolerance, 8 * torch.finfo(core.dtype).eps)
+    # The duality gap is a difference of nearly equal numbers, which single precision cannot tell apart.
+    exact = core if core.device.type == "mps" else core.double()
+    tolerance = max(tolerance, 64 * torch.finfo(exact.dtype).eps)
+    T = _iterate(exact, **thresholds, iterations=iterations, tolerance=tolerance)
+    return _restore_zero_columns(T, exact, **thresholds).to(core.dtype)
+
+
+def _iterate(
+    core: Tensor, *, column_threshold: float, row_threshold: float, iterations: int, tolerance: float
+) -> Tensor:
     P = W = torch.zeros_like(core)
     momentum = 1.0
     T = group_soft_threshold(core, threshold=row_threshold, dim=1)
@@ -57,9 +71,10 @@ def exact_prox(
         W, P, momentum = step + (momentum - 1) / following * (step - P), step, following
         T = group_soft_threshold(core - P, threshold=row_threshold, dim=1)
         gap = column_threshold * T.norm(dim=0).sum() - (P * T).sum()
-        if float(gap) <= tolerance * float(prox_objective(T, core, **thresholds)):
+        objective = prox_objective(T, core, column_threshold=column_threshold, row_threshold=row_threshold)
+        if float(gap) <= tolerance * float(objective):
             break
-    return _restore_zero_columns(T, core, **thresholds)
+    return T
 
 
 def _restore_zero_columns(T: Tensor, core: Tensor, *, column_threshold: float, row_threshold: float) -> Tensor:

@@ -32,9 +32,8 @@ def class_ami(
     points = features.numpy()
     # k-means cannot make more clusters than there are different points, as after a collapse of the features.
     clusters = min(evidence.classes, len(np.unique(points, axis=0)))
-    if clusters < 2 or len(np.unique(predicted)) < 2:
-        # One class for everything carries no information; the measure would call two such partitions equal,
-        # 1.
+    if len(np.unique(predicted)) < 2:
+        # One class for everything says nothing, but against collapsed features the measure would be 1.
         return 0.0
     found = KMeans(n_clusters=clusters, n_init=restarts, random_state=seed).fit_predict(points)
     return float(adjusted_mutual_info_score(predicted, found))

@@ -65,9 +65,7 @@ def _check_matrix(name: str, value: Tensor) -> None:
             "Use .flatten(1), .float() or .cpu() first."
         )
     if not value.isfinite().all():
-        raise DataError(
-            f"Evidence.{name} has values that are not finite: the network that made them diverged."
-        )
+        raise DataError(f"Evidence.{name} has values that are not finite: the network that made them diverged.")
 
 
 def _check_equal(what: str, first: int, second: int) -> None:

@@ -34,9 +34,7 @@ def confusion_matrix(source_predictions: Tensor, source_labels: Tensor, classes:
     return by_label.T / len(labels)
 
 
-def bbse(
-    confusion: Tensor, target_predictions: Tensor, *, floor: float = FLOOR, max_condition: float = 1e3
-) -> Tensor:
+def bbse(confusion: Tensor, target_predictions: Tensor, *, floor: float = FLOOR, max_condition: float = 1e3) -> Tensor:
     r"""Target class frequencies by black-box shift estimation (Lipton et al. 2018).
 
     .. math:: C w = q, \qquad \pi_t = w \odot \pi_s
@@ -97,9 +95,7 @@ def class_weights(source_prior: Tensor, target_prior: Tensor) -> Tensor:
     prior_s = _distribution("the source prior", source_prior.detach().cpu().double())
     prior_t = target_prior.detach().cpu().double()
     if prior_t.shape != prior_s.shape or prior_t.min() < 0 or not prior_t.sum() > 0:
-        raise DataError(
-            f"class_weights: the target prior must be {len(prior_s)} frequencies, got {prior_t.tolist()}."
-        )
+        raise DataError(f"class_weights: the target prior must be {len(prior_s)} frequencies, got {prior_t.tolist()}.")
     return prior_t / prior_t.sum() / prior_s
 
 
@@ -156,9 +152,7 @@ def _class_numbers(what: str, values: Tensor, classes: int) -> Tensor:
     if numbers.ndim != 1 or not len(numbers) or numbers.is_floating_point():
         raise DataError(f"{what} must be class numbers (samples,), got {values.dtype} {tuple(values.shape)}.")
     if numbers.min() < 0 or numbers.max() >= classes:
-        raise DataError(
-            f"{what} must lie between 0 and {classes - 1}, got {numbers.min()} to {numbers.max()}."
-        )
+        raise DataError(f"{what} must lie between 0 and {classes - 1}, got {numbers.min()} to {numbers.max()}.")
     return numbers.long()
 
 

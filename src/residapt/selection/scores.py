@@ -67,14 +67,10 @@ SCORES: dict[str, ScoreSpec] = {
     "infomax": ScoreSpec(infomax, "sure target predictions that are spread over the classes"),
     "bnm": ScoreSpec(bnm, "nuclear norm of the target predictions: sure and spread over the classes"),
     "snd": ScoreSpec(snd, "density of soft neighbourhoods among the target predictions; a collapse wins"),
-    "class_ami": ScoreSpec(
-        class_ami, "agreement of predicted classes with k-means clusters of target features"
-    ),
+    "class_ami": ScoreSpec(class_ami, "agreement of predicted classes with k-means clusters of target features"),
     "dev": ScoreSpec(dev, "minus the target risk, from source errors weighted by a density ratio"),
     "devn": ScoreSpec(devn, "DEV with normalised weights, steadier when few weights are large"),
-    "mmd_outputs": ScoreSpec(
-        mmd_outputs, "how alike the class probabilities of both streams are distributed"
-    ),
+    "mmd_outputs": ScoreSpec(mmd_outputs, "how alike the class probabilities of both streams are distributed"),
 }
 """Every score by its name."""
 

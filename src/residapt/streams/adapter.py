@@ -61,14 +61,7 @@ def save_pretrained(
             "Save the merged network: merge_and_unload(two)."
         )
     records = _describe_source(two.model, base, original)
-    own = named_tensors(two.model)
-    tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in two.statistics.named().items()}
-    for name in two.layers:
-        tensors |= {f"transform.{name}.{key}": factor for key, factor in two.transform(name).named_parameters()}
-    blob = safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    )
+    blob = safetensors.torch.save(_collect(two, records))
     config = AdapterConfig(
         **{name: getattr(metadata, name) for name in AdapterMetadata.model_fields},
         base=base,
@@ -117,6 +110,15 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
         return dict(safetensors.torch.load(blob))
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"'{file}' is not a valid safetensors file: {error}. Get the adapter again.") from None
+
+
+def _collect(two: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
+    own = named_tensors(two.model)
+    tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
+    tensors |= {f"target.{name}": tensor for name, tensor in two.statistics.named().items()}
+    for name in two.layers:
+        tensors |= {f"transform.{name}.{key}": factor for key, factor in two.transform(name).named_parameters()}
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def _describe_source(model: nn.Module, base: Base, original: Mapping[str, str] | None) -> dict[str, TensorRecord]:

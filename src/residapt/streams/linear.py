@@ -56,7 +56,7 @@ class FactoredWeight(Tensor):
         return func(*args, **kwargs)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Refused: below autograd a dense weight would be cut off from its factors."""
         raise TypeError(f"{func} cannot work on the factors of a weight.")
 
@@ -82,7 +82,7 @@ class FactoredWeight(Tensor):
         """All rows times the source weight, as one product; together with A2 if the inner matrix is not known yet."""
         blocks = rows if self.residual.is_known else [*rows, self.residual.transform.A2.T]
         joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
-        products = functional.linear(joined, self.source).split([len(block) for block in blocks])
+        products = torch.split(functional.linear(joined, self.source), [len(block) for block in blocks])
         if len(blocks) > len(rows):
             self.residual.use_product(products[-1].T)
         return products[: len(rows)]

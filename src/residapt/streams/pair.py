@@ -20,7 +20,7 @@ from torch.nn import functional
 from residapt.streams.linear import FactoredWeight, linear_arguments
 
 
-class StreamsDiffer(Exception):
+class StreamsDiffer(Exception):  # noqa: N818  (a signal to go another way, not a mistake)
     """The two streams cannot go through the network at the same time."""
 
 
@@ -57,7 +57,7 @@ class Pair(Tensor):
         return _paired(source, func(*pair_part(args, "target"), **pair_part(kwargs, "target")))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Refused: compiled code has gone past ``__torch_function__``."""
         raise StreamsDiffer(f"{func} cannot work on pairs")
 
@@ -72,7 +72,8 @@ class Before:
 
     def pairs_remain(self) -> bool:
         """Whether the network has kept a pair, as a buffer or as any other attribute."""
-        kept = (value for module, _, _ in self._modules for value in (*vars(module).values(), *module._buffers.values()))
+        modules = [module for module, _, _ in self._modules]
+        kept = (value for module in modules for value in (*vars(module).values(), *module._buffers.values()))
         return any(isinstance(value, Pair) for value in kept)
 
     @torch.no_grad()

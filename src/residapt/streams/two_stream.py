@@ -204,7 +204,7 @@ class TwoStream(nn.Module):
         self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
     ) -> tuple[Outputs, Outputs]:
         state = {**self._target_weights(residuals, factored=True), **self.statistics.named()}
-        pairs = {name: Pair(_tensor_of(self.model, name), tensor) for name, tensor in state.items()}
+        pairs: dict[str, Tensor] = {name: Pair(_tensor_of(self.model, name), tensor) for name, tensor in state.items()}
         with _catch_outputs(self.model, self._wanted(inner)) as caught:
             logits = _logits_of(functional_call(self.model, pairs, (Pair(source, target),)), self.model)
         first = self._collect(pair_part(logits, "source"), pair_part(caught, "source"), inner)
@@ -244,8 +244,8 @@ def _refuse_checkpointing(model: nn.Module) -> None:
         for switch in ("gradient_checkpointing", "grad_checkpointing"):
             if getattr(module, switch, False) is True:
                 raise ModelError(
-                    f"'{name or type(model).__name__}' has {switch} on, which recomputes layers with the source's weights. "
-                    "Turn it off to train a target stream."
+                    f"'{name or type(model).__name__}' has {switch} on, which recomputes layers with the source's "
+                    "weights. Turn it off to train a target stream."
                 )
 
 

@@ -44,9 +44,9 @@ class CheckpointRecord(Settings):
     """Name of the method."""
     train: dict[str, Any]
     """Settings of the loop."""
-    optimizer: dict[str, dict[str, float | bool | None]] = {}
+    optimizer: dict[str, dict[str, bool | int | float | None]] = {}
     """What the optimiser remembers that is no tensor, by parameter."""
-    scaler: dict[str, float] = {}
+    scaler: dict[str, int | float] = {}
     """Loss scale of fp16."""
     callbacks: dict[str, dict[str, Any]] = {}
     """Values of the callbacks, by name."""

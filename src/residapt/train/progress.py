@@ -22,10 +22,11 @@ class ProgressBar(Callback):
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._started = self._printed = 0.0
+        self._from = 0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Open the bar."""
-        self._started = time.monotonic()
+        self._started, self._from = time.monotonic(), step
         if not self.console.is_terminal:
             self.console.print(f"{self.title}: {steps - step} steps", markup=False, highlight=False)
             return
@@ -57,8 +58,9 @@ class ProgressBar(Callback):
         elif time.monotonic() - self._printed >= PLAIN_SECONDS or info.step == info.steps:
             self._printed = time.monotonic()
             passed = self._printed - self._started
+            left = passed / max(info.step - self._from, 1) * (info.steps - info.step)
             self.console.print(
-                f"{self.title}: step {info.step}/{info.steps}, {passed:.0f} s, {state}",
+                f"{self.title}: step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left, {state}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,

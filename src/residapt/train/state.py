@@ -19,7 +19,7 @@ from residapt.streams import TwoStream
 from residapt.train.method import Method
 from residapt.transform import ResidualTransform, build_transform
 
-Numbers = dict[str, dict[str, float | bool | None]]
+Numbers = dict[str, dict[str, bool | int | float | None]]
 """What an optimiser remembers that is no tensor, by parameter."""
 
 

@@ -16,8 +16,8 @@ from residapt.data.domains import DomainPair
 from residapt.engine import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.train.config import TrainConfig
-from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
 from residapt.train.evaluate import evaluating
+from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
 from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates

@@ -31,7 +31,7 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
     _matching(config.ranks, names, "ranks")
     if not chosen:
         raise ModelError(
-            f"transform.include={list(config.include)}, exclude={list(config.exclude)} and features='{config.features}' "
+            f"transform.include={list(config.include)}, exclude={list(config.exclude)}, features='{config.features}' "
             f"leave no layer of {type(model).__name__} to transform; widen include, or use method='dann_flip'."
         )
     return [part for layer in layers if layer.name in chosen for part in _split_bias(layer, config.bias)]

@@ -210,4 +210,5 @@ def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> Ad
 def _status(request: Request, text: str) -> AbstractContextManager[Any]:
     if request.console.is_terminal:
         return request.console.status(text)
+    request.console.print(text, markup=False, highlight=False)
     return nullcontext()
