@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.settings import Settings
+from residapt.streams.metadata import LARGEST, WIDEST
 from residapt.train.config import TrainConfig
 from residapt.train.symptoms import HealthConfig
 
@@ -31,7 +32,7 @@ class ModelConfig(Settings):
     """File with weights to start from (safetensors, or .pth read without running code)."""
     base: str | None = None
     """Run directory, or file with weights, of a network that was trained on the source: it is not trained again."""
-    bottleneck: int | None = Field(None, ge=1)
+    bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
 
 
@@ -44,7 +45,7 @@ class DataConfig(Settings):
     """Folder with unlabelled images, at any depth."""
     evaluate: str | None = None
     """Folder with one folder of images for each class, scored at the end and never trained on."""
-    image_size: int | None = Field(None, ge=8)
+    image_size: int | None = Field(None, ge=8, le=LARGEST)
     """Height and width in pixels; None takes what the network expects."""
     channels: Literal[1, 3] | None = None
     """1 for grey, 3 for colour; None takes what the network expects."""
@@ -82,7 +83,7 @@ class Config(MethodConfig):
 
     method: str = "rpt"
     """How to adapt; `residapt methods` lists the names."""
-    seed: int = 0
+    seed: int = Field(0, ge=-(2**63), lt=2**63)
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
@@ -125,7 +126,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return content
     except FileNotFoundError:
         raise ConfigError(f"configuration file '{path}' does not exist.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"configuration file '{path}' cannot be read as TOML: {error}.") from None
 
 
@@ -138,6 +139,8 @@ def parse_override(text: str) -> dict[str, Any]:
         value: Any = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
         value = raw.strip()
+    except RecursionError:
+        raise ConfigError(f"--set {key.strip()}=...: the value is nested too deep.") from None
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return dict(value)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from residapt.errors import ConfigError
 
 S = TypeVar("S", bound="Settings")
+_LONGEST = 200
 
 
 class Settings(BaseModel):
@@ -21,6 +22,8 @@ class Settings(BaseModel):
     @classmethod
     def parse(cls: type[S], values: Mapping[str, Any], *, where: str = "configuration") -> S:
         """Validate ``values``; every problem is named in one :class:`ConfigError`."""
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{where}: {_short(values)} stands where a group of settings has to be.")
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -34,9 +37,17 @@ def _explain(cls: type[BaseModel], error: ValidationError, where: str) -> Iterat
             nearest = difflib.get_close_matches(key, list(field_names(cls)), n=1, cutoff=0.4)
             hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
             yield f"{where}: there is no setting '{key}'.{hint}"
+        elif problem["type"] == "missing":
+            yield f"{where}: the setting '{key}' is missing."
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            yield f"{where}: {key} = {problem['input']!r} cannot be used: {message}."
+            yield f"{where}: {key} = {_short(problem['input'])} cannot be used: {message}."
+
+
+def _short(value: object) -> str:
+    """The value as it was given; of a long one the beginning, for it may be a whole file."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def field_names(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -39,7 +39,8 @@ class Send(Callback):
     def on_step(self, method: Method, step: int) -> None:
         if step == self.step:
             for number in self.numbers:
-                os.kill(os.getpid(), number)
+                # Unlike os.kill, this waits for the handler: two signals sent in a row cannot become one.
+                signal.raise_signal(number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

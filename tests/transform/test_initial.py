@@ -82,7 +82,7 @@ def test_every_layer_is_equally_perturbed_in_relative_terms() -> None:
     for name, residual in two.residuals().items():
         weight, bias = two.source_tensors(name)
         size = weight.square().sum() + (0 if bias is None else bias.square().sum())
-        ratios.append(float(residual.energy() / size))
+        ratios.append((residual.energy() / size).item())
     assert ratios == pytest.approx([ratios[0]] * 4)
 
 

@@ -126,9 +126,10 @@ def _shown_if_finished(path: Path) -> bool:
     run = RunDirectory.open(path)
     if not run.summary.exists():
         return False
+    summary = read_summary(run.summary)
     if not run.report.exists():
         write_report(run)
-    for line in (f"Run {path} has finished already.", *result_lines(read_summary(run.summary), path)):
+    for line in (f"Run {path} has finished already.", *result_lines(summary, path)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return True
 

@@ -44,16 +44,20 @@ def grid_command(task: str, title: str) -> None:
         from residapt.bench.grid import run_grid
         from residapt.bench.plan import make_plans
         from residapt.config import load_config
+        from residapt.methods import check_method
 
         config = load_config(
             None, [f"train.steps={steps}", "train.evaluate_every=1000", "train.log_every=500", *(changes or ())]
         )
         if vary not in ("all", "order"):
             raise ConfigError(f"--vary {vary!r}: use 'all' or 'order'.")
+        names = [name for name in methods.split(",") if name]
+        for name in names:
+            check_method(name)
         plans = make_plans(
             task,
             arch,
-            [name for name in methods.split(",") if name],
+            names,
             range(first_seed, first_seed + seeds),
             train=config.train,
             settings=method_settings(config),

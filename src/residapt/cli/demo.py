@@ -29,18 +29,22 @@ def demo(
     import torch
 
     from residapt.demo import run_demo
+    from residapt.methods import check_method
     from residapt.run import RunDirectory
     from residapt.train.metrics import MetricsFile
     from residapt.train.progress import ProgressBar
 
     if threads:
         torch.set_num_threads(threads)
+    names = tuple(name for name in methods.split(",") if name)
+    for name in names:
+        check_method(name)
     run = RunDirectory.create(out)
     console.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
     results: list[DemoResult] = []
     for number in range(seed, seed + seeds):
         results += run_demo(
-            tuple(name for name in methods.split(",") if name),
+            names,
             seed=number,
             callbacks=lambda title, number=number: (  # type: ignore[misc]
                 ProgressBar(title, console),

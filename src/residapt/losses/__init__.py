@@ -1,1 +1,41 @@
-"""."""
+"""Losses: tensors in, scalar out (paper §3.2)."""
+
+from residapt.losses.adversarial import (
+    DomainClassifier,
+    DomainLogits,
+    domain_accuracy,
+    domain_logits,
+    domain_loss,
+    flipped_loss,
+    reverse_gradient,
+    uniform_loss,
+)
+from residapt.losses.information import information_maximisation
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, rbf_mmd
+from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
+from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
+from residapt.losses.stream import stream_loss
+from residapt.losses.weights import exponential_distance
+
+__all__ = [
+    "DomainClassifier",
+    "DomainLogits",
+    "RandomMultilinear",
+    "coral",
+    "difference_loss",
+    "domain_accuracy",
+    "domain_logits",
+    "domain_loss",
+    "entropy_weights",
+    "exponential_distance",
+    "flipped_loss",
+    "gaussian_mmd",
+    "information_maximisation",
+    "linear_mmd",
+    "multilinear",
+    "rbf_mmd",
+    "reverse_gradient",
+    "scale_invariant_mse",
+    "stream_loss",
+    "uniform_loss",
+]

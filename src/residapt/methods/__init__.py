@@ -23,7 +23,7 @@ from residapt.methods.config import (
     TwoStreamConfig,
 )
 from residapt.methods.oracle import is_oracle, training_pair
-from residapt.methods.registry import build_method, describe_methods, method_names, register
+from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
 
 __all__ = [
     "DSNConfig",
@@ -34,6 +34,7 @@ __all__ = [
     "adda",
     "build_method",
     "cdan",
+    "check_method",
     "confusion",
     "coral",
     "dann",

@@ -35,6 +35,14 @@ def method_names() -> tuple[str, ...]:
     return tuple(sorted(_FACTORIES))
 
 
+def check_method(name: str) -> None:
+    """Refuse a name that no method has, with the nearest one."""
+    if name not in _FACTORIES:
+        near = difflib.get_close_matches(name, _FACTORIES, n=1, cutoff=0.4)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")
+
+
 def describe_methods() -> tuple[tuple[str, str], ...]:
     """(name, one line) of every method, from the docstring of its file and of its factory."""
     lines = []
@@ -47,10 +55,7 @@ def describe_methods() -> tuple[tuple[str, str], ...]:
 
 def build_method(name: str, model: nn.Module, config: MethodConfig | None = None, *, example: Tensor) -> Method:
     """A method around a network; ``example`` is a small batch of input, used to find the features' width."""
-    if name not in _FACTORIES:
-        near = difflib.get_close_matches(name, _FACTORIES, n=1, cutoff=0.4)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")
+    check_method(name)
     return _FACTORIES[name](model, config or MethodConfig(), example)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from residapt.errors import ConfigError, ModelError
@@ -54,7 +56,7 @@ def _build(
 ) -> nn.Module:
     if spec in NATIVE:
         size = {} if image_size is None else {"image_size": image_size}
-        return NATIVE[spec].network(in_channels=in_channels, num_classes=num_classes, **size)
+        return _native(spec, in_channels=in_channels, num_classes=num_classes, **size)
     family, colon, name = spec.partition(":")
     if not colon or not name:
         raise ConfigError(unknown_spec(spec, list(NATIVE)))
@@ -67,10 +69,38 @@ def _build(
     return _from_factory(family, name, num_classes)
 
 
+def _native(spec: str, **options: int) -> nn.Module:
+    """A network of ours, refused before it takes memory: its size grows with the square of the images' sides."""
+    network = NATIVE[spec].network
+    with torch.device("meta"):
+        needed = sum(p.numel() * p.element_size() for p in network(**options).parameters())
+    if needed > (limit := machine_memory()):
+        shown = ", ".join(f"{name}={value}" for name, value in options.items())
+        raise ConfigError(
+            f"model {spec} with {shown} takes {needed / 1e9:,.0f} GB, and this machine has {limit / 1e9:,.0f} GB. "
+            "Use smaller images (--image-size)."
+        )
+    return network(**options)
+
+
+def machine_memory() -> float:
+    """Bytes of memory in this machine; infinity where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return float("inf")
+
+
 def _from_factory(module_name: str, attribute: str, num_classes: int) -> nn.Module:
     spec = f"{module_name}:{attribute}"
     factory = _import_factory(spec, module_name, attribute)
-    model = factory(num_classes=num_classes)
+    try:
+        model = factory(num_classes=num_classes)
+    except Exception as error:  # it is somebody else's code
+        raise ModelError(
+            f"model {spec}: calling {attribute}(num_classes={num_classes}) failed: {type(error).__name__}: {error}. "
+            "Give a function that builds the network from the number of classes."
+        ) from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"model {spec}: the factory returned {type(model).__name__}, not a torch.nn.Module.")
     return model
@@ -79,10 +109,11 @@ def _from_factory(module_name: str, attribute: str, num_classes: int) -> nn.Modu
 def _import_factory(spec: str, module_name: str, attribute: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except Exception as error:  # the module is somebody else's code, and an import runs it
         hint = nearest(module_name, ["torchvision", "timm", "hf"])
+        reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"model {spec}: module {module_name!r} cannot be imported ({error}).{hint} "
+            f"model {spec}: module {module_name!r} cannot be imported ({reason}).{hint} "
             "Install it, or put its folder into PYTHONPATH."
         ) from error
     factory = getattr(module, attribute, None)

@@ -10,15 +10,17 @@ from pydantic import Field, field_validator, model_validator
 from residapt.errors import ModelError, ResidaptError
 from residapt.settings import Settings
 
+LARGEST, WIDEST = 65_536, 65_536
+"""Pixels of an image's side, and width of a bottleneck: a file that says more is damaged, or an attack on memory."""
 _PREFIX = "residapt."
 
 
 class Input(Settings):
     """How an image becomes the network's input."""
 
-    size: int = Field(ge=1)
+    size: int = Field(ge=1, le=LARGEST)
     """Height and width in pixels."""
-    channels: int = Field(ge=1)
+    channels: int = Field(ge=1, le=10_000)
     """1 for grey, 3 for colour."""
     mean: tuple[float, ...]
     """Subtracted from each channel of an image in [0, 1]."""
@@ -54,7 +56,7 @@ class AdapterMetadata(Settings):
     """Class names in the order of the network's outputs."""
     model: str | None = None
     """Model spec; None for a network that no spec names, which has to be built by hand."""
-    bottleneck: int | None = Field(None, ge=1)
+    bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of the bottleneck that was put before the classifier."""
     input: Input | None = None
     """Input of the network; None when it was adapted on tensors."""

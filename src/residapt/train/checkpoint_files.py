@@ -110,6 +110,8 @@ def read_folder(folder: Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
         raise
     except ResidaptError as error:
         raise ModelError(str(error)) from None
+    if folder_of(folder.parent, record.step) != folder:
+        raise ModelError(f"'{folder / RECORD}' is of step {record.step}, which is not what its folder is called.")
     try:
         return record, dict(safetensors.torch.load_file(folder / TENSORS))
     except (SafetensorError, OSError, ValueError, KeyError, RuntimeError) as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
 from residapt.config import Config
 from residapt.data.folders import scan_labelled, scan_source, scan_target
 from residapt.errors import ConfigError
-from residapt.methods import method_names
+from residapt.methods import check_method
 from residapt.selection.scores import SCORES
 from residapt.train.tensorboard import check_tensorboard
 from residapt.workflow.plan import Request
@@ -17,7 +16,7 @@ from residapt.workflow.plan import Request
 
 def check_request(request: Request, config: Config) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
-    _check_method(config.method)
+    check_method(config.method)
     if config.select != "last" and config.select not in SCORES:
         raise ConfigError(f"--select {config.select!r} is no score. Use last, or one of: {', '.join(SCORES)}.")
     for name in ("source", "target"):
@@ -54,10 +53,3 @@ def classes_of_folders(request: Request) -> tuple[str, ...] | None:
     if isinstance(request.evaluate, (str, Path)):
         scan_labelled(Path(request.evaluate), classes)
     return classes
-
-
-def _check_method(name: str) -> None:
-    if name not in method_names():
-        near = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.4)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")

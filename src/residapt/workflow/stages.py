@@ -90,7 +90,7 @@ def source_stage(plan: Plan, run: RunDirectory | None) -> nn.Module:
     network = plan.network
     if plan.train_source:
         network = _train_source(plan, run)
-    if run is not None and plan.engine.is_main:
+    if run is not None and plan.engine.is_main and not (plan.resume and run.source.exists()):
         metadata = plan.metadata.model_copy(update={"method": "source_only"})
         write_model(network, run.source, metadata)
     plan.seconds["source"] = time.monotonic() - started

@@ -1,0 +1,44 @@
+"""One row of the catalogue."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Make = Callable[[Path, Path], object]
+ADAPT = (
+    "adapt -s {good}/source -t {good}/target -o {bad}/out/run --device cpu --steps 2 "
+    "--set source.steps=2 --set train.batch_size=4"
+)
+"""A command that would succeed; options that are repeated after it count instead."""
+
+
+def nothing(bad: Path, good: Path) -> None:
+    """The arguments alone are wrong."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bad input: what it is called, its arguments, words of the message, and how it is made from the good world."""
+
+    name: str
+    arguments: str
+    words: str
+    make: Make = nothing
+
+    def command(self, bad: Path, good: Path) -> list[str]:
+        """The arguments with the places filled in."""
+        return [part.replace("{bad}", str(bad)).replace("{good}", str(good)) for part in shlex.split(self.arguments)]
+
+
+def write(name: str, content: str | bytes) -> Make:
+    """A maker of one file in the bad place."""
+
+    def make(bad: Path, good: Path) -> None:
+        path = bad / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    return make

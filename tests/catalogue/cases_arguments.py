@@ -1,0 +1,79 @@
+"""Bad arguments and configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bad_case import ADAPT, Case, write
+
+PREDICT = "predict {good}/run {good}/target"
+CONFIG = ADAPT + " --config {bad}/c.toml"
+
+
+def _folder(bad: Path, good: Path) -> None:
+    (bad / "c.toml").mkdir()
+
+
+ARGUMENTS = (
+    Case("unknown command", "adpat", "No such command 'adpat'"),
+    Case("unknown option", "adapt --sorce x", "No such option: --sorce"),
+    Case("option without value", "adapt -s", "requires an argument"),
+    Case("missing argument", "predict {good}/run", "Missing argument"),
+    Case("argument too many", "inspect {good}/run again", "unexpected extra argument"),
+    Case("steps not a number", ADAPT + " --steps many", "Invalid value for '--steps'"),
+    Case("steps negative", ADAPT + " --steps -5", "train.steps = -5 cannot be used"),
+    Case("seed not whole", ADAPT + " --seed 1.5", "Invalid value for '--seed'"),
+    Case("seed beyond 64 bits", ADAPT + " --seed 99999999999999999999999", "seed = 99999999999999999999999"),
+    Case("image size zero", ADAPT + " --image-size 0", "data.image_size = 0 cannot be used"),
+    Case("image size too small for the network", ADAPT + " --image-size 9", "image_size=9 is too small"),
+    Case("image size beyond reason", ADAPT + " --image-size 2000000", "data.image_size = 2000000 cannot be used"),
+    Case("image size beyond memory", ADAPT + " --image-size 20000", "image_size=20000 takes"),
+    Case("unknown method", ADAPT + " --method rtp", "no method 'rtp'. Did you mean 'rpt'"),
+    Case("method that needs more data", ADAPT + " --method target_only", "needs"),
+    Case("unknown score", ADAPT + " --select luck", "--select 'luck' is no score"),
+    Case("unknown device", ADAPT + " --device tpu", "device = 'tpu' cannot be used"),
+    Case("no output", "adapt -s {good}/source -t {good}/target", "no output is given"),
+    Case("no source", "adapt -t {good}/target -o {bad}/run", "no source is given"),
+    Case("no target", "adapt -s {good}/source -o {bad}/run", "no target is given"),
+    Case("resume with an output", "adapt --resume {good}/run -o {bad}/run", "leave out -o"),
+    Case("set without value", ADAPT + " --set rank.weight", "write it as key=value"),
+    Case("set without key", ADAPT + " --set =3", "write it as key=value"),
+    Case("set of an unknown key", ADAPT + " --set rank.wieght=1", "Did you mean 'rank.weight'"),
+    Case("set below a value", ADAPT + " --set seed.low=1", "seed = {'low': 1} cannot be used"),
+    Case("set of a number that is none", ADAPT + " --set train.network.lr=nan", "train.network.lr = nan"),
+    Case("set of a share above one", ADAPT + " --set data.holdout=2", "data.holdout = 2 cannot be used"),
+    Case("set of an empty batch", ADAPT + " --set train.batch_size=0", "train.batch_size = 0 cannot be used"),
+    Case("set nested too deep", ADAPT + " --set seed=" + "[" * 5000, "nested too deep"),
+    Case("layers that match nothing", ADAPT + " --set 'transform.include=[\"conv9\"]'", "'conv9' matches none"),
+    Case("bottleneck beyond memory", ADAPT + " --set model.bottleneck=900000000000", "model.bottleneck = 900000000000 cannot"),
+    Case("prediction format", PREDICT + " --format xml", "--format must be csv or jsonl"),
+    Case("batch of no images", PREDICT + " --batch-size 0", "Invalid value for '--batch-size'"),
+    Case("prediction device", PREDICT + " --device tpu", "tpu"),
+    Case("export format", "export {good}/run --format tflite", "--format must be one of"),
+    Case("export suffix", "export {good}/run -f safetensors -o {bad}/x.onnx", "should end in '.safetensors'"),
+    Case("demo method", "demo -o {bad}/demo --methods rtp", "no method 'rtp'"),
+    Case("demo in a full folder", "demo -o {good}/run", "exists already"),
+    Case("bench of an unknown task", "bench svhn-cifar", "No such command 'svhn-cifar'"),
+    Case("bench without data", "bench mnist-usps --data {bad}/none -o {bad}/r.jsonl", "does not exist"),
+    Case("bench of no seeds", "bench mnist-usps --seeds 0", "Invalid value for '--seeds'"),
+    Case("bench of an unknown method", "bench mnist-usps --data {good} --methods rtp", "no method 'rtp'"),
+    Case("bench that varies luck", "bench mnist-usps --data {good} --vary luck", "--vary 'luck'"),
+    Case("table of no file", "bench table {bad}/none.jsonl", "there is no file"),
+    Case(
+        "table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not JSON", write("r.jsonl", "{oops\n{}\n")
+    ),
+)
+
+CONFIGURATIONS = (
+    Case("no such file", CONFIG, "does not exist"),
+    Case("a folder", CONFIG, "cannot be read as TOML", _folder),
+    Case("broken TOML", CONFIG, "cannot be read as TOML", write("c.toml", "seed = = 3\n")),
+    Case("a key twice", CONFIG, "cannot be read as TOML", write("c.toml", "seed = 1\nseed = 2\n")),
+    Case("not UTF-8", CONFIG, "cannot be read as TOML", write("c.toml", b"seed = 1 # \xff\xfe\n")),
+    Case("nested too deep", CONFIG, "cannot be read as TOML", write("c.toml", "seed = " + "[" * 100_000)),
+    Case("unknown key", CONFIG, "no setting 'train.step'. Did you mean", write("c.toml", "[train]\nstep = 4\n")),
+    Case("a number for a group", CONFIG, "rank = 3 cannot be used", write("c.toml", "rank = 3\n")),
+    Case("a text for a number", CONFIG, "rank.weight = 'much'", write("c.toml", '[rank]\nweight = "much"\n')),
+    Case("NUL in a path", CONFIG, "does not exist", write("c.toml", '[data]\nevaluate = "a\\u0000b"\n')),
+    Case("shown settings", "config --config {bad}/c.toml", "no setting 'sed'", write("c.toml", "sed = 1\n")),
+)

@@ -1,0 +1,72 @@
+"""The catalogue of bad inputs: each ends with exit code 2 and one message, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from bad_case import Case
+from cases_arguments import ARGUMENTS, CONFIGURATIONS
+from cases_data import FOLDERS, OUTPUTS
+from cases_models import SPECS, WEIGHTS
+from cases_runs import ADAPTERS, CHECKPOINTS, MODELS
+from small_world import build_world, listing
+
+from tests_support_cli import invoke
+
+CATALOGUE = {
+    "arguments": ARGUMENTS,
+    "configuration": CONFIGURATIONS,
+    "folder": FOLDERS,
+    "output": OUTPUTS,
+    "spec": SPECS,
+    "weights": WEIGHTS,
+    "model": MODELS,
+    "adapter": ADAPTERS,
+    "checkpoint": CHECKPOINTS,
+}
+ROWS = [pytest.param(case, id=f"{kind}: {case.name}") for kind, cases in CATALOGUE.items() for case in cases]
+LONGEST = 600
+"""Characters of a message that a person still reads, besides the paths in it."""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_world(tmp_path_factory.mktemp("good"))
+
+
+@pytest.fixture(scope="module")
+def before(good: Path) -> dict[str, str]:
+    return listing(good)
+
+
+def plain(text: str) -> str:
+    """Without the frames that are drawn around some messages, and in one line."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+def test_the_catalogue_has_at_least_sixty_different_inputs() -> None:
+    names = [str(row.id) for row in ROWS]
+    assert len(set(names)) == len(names) >= 60
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_bad_input(
+    case: Case, good: Path, before: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.make(tmp_path, good)
+    made = listing(tmp_path)
+    monkeypatch.chdir(tmp_path)  # whatever is written to a default place is noticed as well
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    code, text = invoke(*case.command(tmp_path, good))
+    message = plain(text)
+    assert code == 2, message
+    assert case.words in message
+    assert "Traceback" not in message
+    assert len(re.findall(r"\berror:|\bError\b(?=  )|^Usage:", re.sub("[│╭╮╰╯─]", " ", text), re.MULTILINE)) >= 1
+    assert text.count("error: ") <= 1
+    assert len(message.replace(str(tmp_path), "").replace(str(good), "")) < LONGEST
+    assert listing(tmp_path) == made
+    assert listing(good) == before
