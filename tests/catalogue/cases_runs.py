@@ -106,7 +106,7 @@ def model(**properties: str | None) -> Make:
     """The model file with other properties; None takes one away."""
 
     def make(bad: Path, good: Path) -> None:
-        own = {"classes": '["cat", "dog", "owl"]', "model": '"lenet"', "method": '"rpt"', "input": INPUT, **properties}
+        own = {"classes": '["cat", "dog", "owl"]', "model": '"ganin_lenet"', "method": '"rpt"', "input": INPUT, **properties}
         kept = {f"residapt.{name}": text for name, text in own.items() if text is not None}
         save_file(load_file(good / "run" / "model.safetensors"), bad / "m.safetensors", kept)
 

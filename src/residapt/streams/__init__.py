@@ -6,7 +6,8 @@ from residapt.streams.base import base_hashes
 from residapt.streams.merge import check_merge, merge_and_unload
 from residapt.streams.metadata import AdapterMetadata, Input
 from residapt.streams.norm import batch_norms
-from residapt.streams.two_stream import Outputs, Stream, TwoStream
+from residapt.streams.outputs import Outputs
+from residapt.streams.two_stream import Stream, TwoStream
 
 __all__ = [
     "AdapterConfig",

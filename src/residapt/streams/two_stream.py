@@ -6,10 +6,8 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import torch
@@ -19,6 +17,7 @@ from torch.func import functional_call
 from residapt.errors import ConfigError, ModelError
 from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
+from residapt.streams.outputs import Outputs, catch_outputs, logits_of
 from residapt.streams.pair import Before, Pair, pair_part
 from residapt.transform import (
     LayerMatrix,
@@ -34,23 +33,6 @@ from residapt.transform import (
 
 Stream = Literal["source", "target"]
 Residuals = Mapping[str, Residual | VectorResidual]
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What one pass gives: logits, what the domain classifier reads, and inner layers that were asked for."""
-
-    logits: Tensor
-    features: Tensor
-    inner: dict[str, Tensor] = field(default_factory=dict)
-
-    def split(self, size: int) -> tuple[Outputs, Outputs]:
-        """The first ``size`` samples and the others."""
-        pairs = {name: (value[:size], value[size:]) for name, value in self.inner.items()}
-        return (
-            Outputs(self.logits[:size], self.features[:size], {name: pair[0] for name, pair in pairs.items()}),
-            Outputs(self.logits[size:], self.features[size:], {name: pair[1] for name, pair in pairs.items()}),
-        )
 
 
 class TwoStream(nn.Module):
@@ -165,12 +147,12 @@ class TwoStream(nn.Module):
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
         with ExitStack() as stack:
-            caught = stack.enter_context(_catch_outputs(self.model, self._wanted(inner)))
+            caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))
             if stream == "source":
                 result = self.model(x, *args, **kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
-        return self._collect(_logits_of(result, self.model), caught, inner)
+        return self._collect(logits_of(result, self.model), caught, inner)
 
     def _wanted(self, inner: tuple[str, ...]) -> tuple[str, ...]:
         return (*inner, *([self.config.features] if self.config.features else []))
@@ -205,8 +187,8 @@ class TwoStream(nn.Module):
     ) -> tuple[Outputs, Outputs]:
         state = {**self._target_weights(residuals, factored=True), **self.statistics.named()}
         pairs: dict[str, Tensor] = {name: Pair(_tensor_of(self.model, name), tensor) for name, tensor in state.items()}
-        with _catch_outputs(self.model, self._wanted(inner)) as caught:
-            logits = _logits_of(functional_call(self.model, pairs, (Pair(source, target),)), self.model)
+        with catch_outputs(self.model, self._wanted(inner)) as caught:
+            logits = logits_of(functional_call(self.model, pairs, (Pair(source, target),)), self.model)
         first = self._collect(pair_part(logits, "source"), pair_part(caught, "source"), inner)
         return first, self._collect(pair_part(logits, "target"), pair_part(caught, "target"), inner)
 
@@ -270,48 +252,3 @@ def _tensor_of(model: nn.Module, name: str) -> Tensor:
     path, _, own = name.rpartition(".")
     tensor: Tensor = getattr(model.get_submodule(path), own)
     return tensor
-
-
-@contextmanager
-def _catch_outputs(model: nn.Module, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of named modules during one pass; ``name:input`` asks for what the module is given."""
-    caught: dict[str, Tensor] = {}
-    handles = []
-    for name in dict.fromkeys(names):
-
-        def hook(_module: nn.Module, inputs: Any, output: Any, name: str = name) -> None:
-            value = inputs if name.endswith(":input") else output
-            caught[name] = value[0] if isinstance(value, tuple) else value
-
-        handles.append(_submodule(model, name.removesuffix(":input")).register_forward_hook(hook))
-    try:
-        yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
-    for name in names:
-        if not isinstance(caught.get(name), Tensor):
-            got = f"gave {type(caught[name]).__name__}, not a tensor" if name in caught else "was not called"
-            raise ModelError(f"'{name}' of {type(model).__name__} {got}, so it cannot be read; name another layer.")
-
-
-def _submodule(model: nn.Module, name: str) -> nn.Module:
-    try:
-        return model.get_submodule(name)
-    except AttributeError:
-        modules = [child for child, _ in model.named_modules() if child]
-        near = difflib.get_close_matches(name, modules, n=3, cutoff=0.3) or modules[:3]
-        raise ModelError(
-            f"'{name}' is not a module of {type(model).__name__}. Did you mean {', '.join(near)}?"
-        ) from None
-
-
-def _logits_of(result: Any, model: nn.Module) -> Tensor:
-    logits = getattr(result, "logits", result)
-    if not isinstance(logits, Tensor) or logits.ndim < 2:
-        got = f"a tensor of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(result).__name__
-        raise ModelError(
-            f"{type(model).__name__} returned {got}; residapt needs logits of shape (batch, classes), "
-            "or an object with such a .logits."
-        )
-    return logits
