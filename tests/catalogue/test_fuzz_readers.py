@@ -29,6 +29,12 @@ ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 CHECKPOINT = ("state.json", "state.safetensors", "manifest.json")
 
 
+def put(file: Path, content: bytes) -> None:
+    """A new file in the place of the old one: to cut a file short and fill it again makes the disk wait."""
+    file.unlink()
+    file.write_bytes(content)
+
+
 class Fuzzed:
     """The files of a folder, one of which is damaged at a time and mended again."""
 
@@ -50,12 +56,12 @@ class Fuzzed:
             except BaseException as error:
                 raise AssertionError(f"mutation {number}, {told}: {type(error).__name__}: {error}") from error
             for name, content in self.whole.items():
-                (self.folder / name).write_bytes(content)
+                put(self.folder / name, content)
 
     def _damage(self) -> str:
         name = self.draw.choice(list(self.whole))
         mutate: Mutation = self.draw.choice((*BYTES, *(change_json if name.endswith("json") else change_header,) * 3))
-        (self.folder / name).write_bytes(mutate(self.whole[name], self.draw))
+        put(self.folder / name, mutate(self.whole[name], self.draw))
         signed = name != CHECKPOINT[-1] and self.draw.random() < 0.8
         if signed:  # else the checksum alone would notice, and nothing behind it would be tried
             self.sign(self.folder)
@@ -79,13 +85,13 @@ def sign_adapter(folder: Path) -> None:
     except ValueError:
         return
     if isinstance(values, dict) and isinstance(values.get("weights_sha256"), str):
-        file.write_text(json.dumps(values | {"weights_sha256": digest(folder / ADAPTER[1])}))
+        put(file, json.dumps(values | {"weights_sha256": digest(folder / ADAPTER[1])}).encode())
 
 
 def sign_checkpoint(folder: Path) -> None:
     """A manifest that fits the damaged files."""
     files = {n: {"bytes": (folder / n).stat().st_size, "sha256": digest(folder / n)} for n in CHECKPOINT[:2]}
-    (folder / CHECKPOINT[2]).write_text(json.dumps({"files": files}))
+    put(folder / CHECKPOINT[2], json.dumps({"files": files}).encode())
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -72,8 +72,7 @@ def _ranks(records: Sequence[Record]) -> Html:
         layers = list(runs[0]["before"])
         before = [float(sum(runs[0]["before"][layer])) for layer in layers]
         after = [statistics.fmean(sum(run["after"][layer]) for run in runs) for layer in layers]
-        rows = list(range(len(layers)))
-        series = [Series("before", before, rows, "--muted"), Series("after", after, rows, "--accent")]
+        series = [Series("before", before, [], "--shade", muted=True), Series("after", after, [], "--target")]
         charts.append(bar_chart(f"{task}, {arch}: l + r, mean of {len(runs)} runs", layers, series, x_title="l + r"))
     return grid(*charts) if charts else Html("")
 

@@ -21,7 +21,7 @@ import torch
 from rich.table import Table
 
 from residapt.bench.speed_cases import STEPS, SpeedCase, Step, find_case, rpt_method
-from residapt.bench.speed_floor import count_layers, step_floor
+from residapt.bench.speed_floor import count_layers, multiplications, step_floor
 from residapt.bench.speed_memory import peak_memory
 from residapt.losses.adversarial import DomainClassifier
 from residapt.rank import RankConfig, shrink
@@ -56,7 +56,9 @@ class SpeedRecord:
     aim: float | None
     """Largest ratio that is wanted."""
     floor: float | None
-    """Ratio of the numbers of multiplications."""
+    """Ratio of the multiplications that are needed."""
+    executed: float | None
+    """Ratio of the multiplications that are executed."""
     rounds: int
     threads: int
     memory: dict[str, int] = field(default_factory=dict)
@@ -96,14 +98,17 @@ def measure_speed(case: SpeedCase, *, rounds: int, memory: bool = True) -> list[
     rounds = max(3, round(rounds * case.rounds))
     with _threads(case.threads):
         method = rpt_method(case)
-        training = {name: _always(build(case)) for name, build in STEPS.items()}
+        steps = {name: build(case) for name, build in STEPS.items()}
+        counts = {name: multiplications(step) for name, step in steps.items()}
+        training = {name: _always(step) for name, step in steps.items()}
         if case.times_prox:
             training |= {f"prox {name}": _prox(method, config) for name, (config, _) in PROXES.items()}
         # Apart from each other: a short pass right after a long step would find its data gone from the caches.
         timings = {**interleave(training, rounds), **interleave(_inference(case, method), 3 * rounds, warmup=3)}
     sizes = {name: peak_memory(case.name, name) for name in STEPS} if memory else {}
+    known = {"aim": case.aim, "floor": _floor(case), "executed": counts["rpt"] / counts["dann"], "memory": sizes}
     records = [
-        _record(case, "step", "rpt", "dann", timings, aim=case.aim, floor=_floor(case), memory=sizes),
+        _record(case, "step", "rpt", "dann", timings, **known),
         _record(case, "inference", "merged", "plain", timings, floor=1.0),
     ]
     if case.times_prox:
@@ -152,7 +157,7 @@ def _record(
     seconds = {name: statistics.median(timings[name].wall) for name in both}
     processor = {name: statistics.median(timings[name].processor) for name in both}
     return SpeedRecord(
-        **{"aim": None, "floor": None, **more},
+        **{"aim": None, "floor": None, "executed": None, **more},
         case=case.name,
         measure=measure,
         variant=variant,

@@ -8,18 +8,21 @@ first layer has no input gradient). RPT adds, for a layer with C x N weights and
   :math:`L (R^\top x)` with n (C + N) k;
 * the energy, by two Gram matrices, (C + N) k k;
 
-each three times as well. Elementwise work, memory traffic and the overhead of calls are not counted: this is a floor.
+each three times as well. Elementwise work, memory traffic and the overhead of calls are not counted.
+:func:`multiplications` counts what is really executed, to be held against this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 _PASSES = 3
 _CLASSIFIER_PASSES = 5
@@ -81,3 +84,22 @@ def step_floor(layers: Sequence[LayerCount], classifier: Sequence[LayerCount], *
     network = 2 * sum(layer.step for layer in layers)
     adversary = 2 * sum(layer.multiplications * (_CLASSIFIER_PASSES - int(layer.is_first)) for layer in classifier)
     return 1.0 + sum(layer.transform(left, right) for layer in layers) / (network + adversary)
+
+
+def multiplications(step: Callable[[], None]) -> int:
+    """Multiplications in the matrix products and convolutions that a call executes, backward passes included."""
+    counter = _Counter()  # type: ignore[no-untyped-call]
+    with counter:
+        step()
+    return int(counter.total)
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    # Not torch's FlopCounterMode: its module hooks do not accept tensors that come in pairs.
+    total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if (count := flop_registry.get(func._overloadpacket)) is not None:
+            self.total += int(count(*args, **(kwargs or {}), out_val=result)) // 2
+        return result

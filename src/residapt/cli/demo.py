@@ -55,8 +55,12 @@ def demo(
 
 
 def _finish(run: RunDirectory, results: Sequence[DemoResult]) -> None:
+    from residapt.bench.execute import environment
+
     records = run.path / "results.jsonl"
-    records.write_text("".join(json.dumps(result.record()) + "\n" for result in results), encoding="utf-8")
+    stamp = {"environment": environment()}
+    lines = [json.dumps({**result.record(), **stamp}) + "\n" for result in results]
+    records.write_text("".join(lines), encoding="utf-8")
     console.print(result_table(results))
     adapted = [result for result in results if result.ranks_before]
     if adapted:

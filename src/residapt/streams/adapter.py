@@ -152,7 +152,8 @@ def _describe_layer(two: TwoStream, name: str) -> LayerRecord:
 def _check_layers(two: TwoStream, config: AdapterConfig, what: str) -> None:
     found, listed = list(two.layers), [record.name for record in config.layers]
     if found != listed:
-        odd = next(iter([n for n in found if n not in listed] + [n for n in listed if n not in found]), found[0])
+        one_sided = [n for n in found if n not in listed] + [n for n in listed if n not in found]
+        odd = (one_sided + found + listed)[0]  # the same names in another order, or one of them twice
         raise ModelError(
             f"{what}: its list of layers does not follow from its settings; the first to differ is '{odd}'."
         )

@@ -21,7 +21,9 @@ FORMAT = "residapt-adapter"
 FORMAT_VERSION = 1
 
 Base = Literal["reference", "included"]
-Count = Annotated[int, Field(ge=0)]
+# Larger numbers than any network has are refused here: torch cannot even write down such shapes.
+Count = Annotated[int, Field(ge=0, le=2**40)]
+Rank = Annotated[int, Field(ge=0, le=2**20)]
 
 
 class LayerRecord(Settings):
@@ -31,11 +33,11 @@ class LayerRecord(Settings):
     """Its name in the network."""
     shape: tuple[Count, Count]
     """Outputs C and inputs N of its matrix."""
-    before: tuple[Count, Count]
+    before: tuple[Rank, Rank]
     """[l, r] at the start."""
-    ranks: tuple[Count, Count]
+    ranks: tuple[Rank, Rank]
     """[l, r] now; [0, 0] means that both domains share the layer."""
-    bias_rank: Count = 0
+    bias_rank: Rank = 0
     """Width of the biases' block."""
     has_bias: bool = False
     """Whether the layer's biases are transformed with its weights."""
