@@ -45,7 +45,11 @@ ARGUMENTS = (
     Case("set of an empty batch", ADAPT + " --set train.batch_size=0", "train.batch_size = 0 cannot be used"),
     Case("set nested too deep", ADAPT + " --set seed=" + "[" * 5000, "nested too deep"),
     Case("layers that match nothing", ADAPT + " --set 'transform.include=[\"conv9\"]'", "'conv9' matches none"),
-    Case("bottleneck beyond memory", ADAPT + " --set model.bottleneck=900000000000", "model.bottleneck = 900000000000 cannot"),
+    Case(
+        "bottleneck beyond memory",
+        ADAPT + " --set model.bottleneck=900000000000",
+        "model.bottleneck = 900000000000 cannot",
+    ),
     Case("prediction format", PREDICT + " --format xml", "--format must be csv or jsonl"),
     Case("batch of no images", PREDICT + " --batch-size 0", "Invalid value for '--batch-size'"),
     Case("prediction device", PREDICT + " --device tpu", "tpu"),
@@ -59,9 +63,7 @@ ARGUMENTS = (
     Case("bench of an unknown method", "bench mnist-usps --data {good} --methods rtp", "no method 'rtp'"),
     Case("bench that varies luck", "bench mnist-usps --data {good} --vary luck", "--vary 'luck'"),
     Case("table of no file", "bench table {bad}/none.jsonl", "there is no file"),
-    Case(
-        "table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not JSON", write("r.jsonl", "{oops\n{}\n")
-    ),
+    Case("table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not JSON", write("r.jsonl", "{oops\n{}\n")),
 )
 
 CONFIGURATIONS = (

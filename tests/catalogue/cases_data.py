@@ -96,6 +96,10 @@ OUTPUTS = (
     Case("predictions into a folder", "predict {good}/run {good}/target -o {bad}", "is a folder"),
     Case("predictions below a file", "predict {good}/run {good}/target -o {bad}/f/p.csv", "written", write("f", "")),
     Case("scores there already", "eval {good}/run {good}/scored -o {bad}/s", "exists already", write("s", "")),
-    Case("export there already", "export {good}/run -f safetensors -o {bad}/m.safetensors", "exists already",
-         write("m.safetensors", "")),
+    Case(
+        "export there already",
+        "export {good}/run -f safetensors -o {bad}/m.safetensors",
+        "exists already",
+        write("m.safetensors", ""),
+    ),
 )

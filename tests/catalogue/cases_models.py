@@ -34,7 +34,7 @@ def _attack(bad: Path, good: Path) -> None:
 
 
 def _plain_pickle(bad: Path, good: Path) -> None:
-    (bad / "w.pth").write_bytes(pickle.dumps(Attack(str(bad / "canary"))))
+    (bad / "w.pth").write_bytes(pickle.dumps(Attack(str(bad / "canary")), protocol=2))
 
 
 def _whole_model(bad: Path, good: Path) -> None:
@@ -91,8 +91,12 @@ SPECS = (
     Case("factory of something else", ADAPT + " -m builtins:dict", "not a torch.nn.Module"),
     Case("factory with other arguments", ADAPT + " -m json:dumps", "json:dumps"),
     Case("factory that fails", ADAPT + " -m catalogue_raises:make", "KeyError", write("catalogue_raises.py", RAISES)),
-    Case("module that fails", ADAPT + " -m catalogue_broken:make", "ZeroDivisionError",
-         write("catalogue_broken.py", "1 / 0\n")),
+    Case(
+        "module that fails",
+        ADAPT + " -m catalogue_broken:make",
+        "ZeroDivisionError",
+        write("catalogue_broken.py", "1 / 0\n"),
+    ),
 )
 
 WEIGHTS = (
@@ -115,6 +119,7 @@ WEIGHTS = (
     Case("base missing", ADAPT + " --base {bad}/none.safetensors", "does not exist"),
     Case("base without its source network", BASE, "source training has not ended", _run_without_source),
     Case("base of other classes", ADAPT + " --base {good}/run -s {bad}/data", "has 'cat' where", _other_classes),
-    Case("base of fewer classes", ADAPT + " --base {good}/run -s {bad}/data", "another number of classes",
-         _more_classes),
+    Case(
+        "base of fewer classes", ADAPT + " --base {good}/run -s {bad}/data", "another number of classes", _more_classes
+    ),
 )

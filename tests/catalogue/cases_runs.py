@@ -106,7 +106,13 @@ def model(**properties: str | None) -> Make:
     """The model file with other properties; None takes one away."""
 
     def make(bad: Path, good: Path) -> None:
-        own = {"classes": '["cat", "dog", "owl"]', "model": '"ganin_lenet"', "method": '"rpt"', "input": INPUT, **properties}
+        own = {
+            "classes": '["cat", "dog", "owl"]',
+            "model": '"ganin_lenet"',
+            "method": '"rpt"',
+            "input": INPUT,
+            **properties,
+        }
         kept = {f"residapt.{name}": text for name, text in own.items() if text is not None}
         save_file(load_file(good / "run" / "model.safetensors"), bad / "m.safetensors", kept)
 
@@ -133,19 +139,26 @@ MODELS = (
     Case("export of no run", "export {bad}/none -o {bad}/x.onnx", "does not exist"),
     Case("model file of text", MODEL, "not a valid safetensors file", write("m.safetensors", "hello")),
     Case("model file cut short", MODEL, "not a valid safetensors file", _cut_model),
-    Case("model file of somebody else", MODEL, "residapt did not write it",
-         model(classes=None, model=None, method=None, input=None)),
+    Case(
+        "model file of somebody else",
+        MODEL,
+        "residapt did not write it",
+        model(classes=None, model=None, method=None, input=None),
+    ),
     Case("model file without classes", MODEL, "classes", model(classes=None)),
     Case("model file with broken properties", MODEL, "metadata of", model(classes="[")),
     Case("model file with a class twice", MODEL, "'cat' stands there twice", model(classes='["cat", "cat", "owl"]')),
-    Case("model file of more classes", MODEL, "does not fit its own spec",
-         model(classes='["a", "b", "c", "d"]')),
+    Case("model file of more classes", MODEL, "does not fit its own spec", model(classes='["a", "b", "c", "d"]')),
     Case("model file of an unknown network", MODEL, "'lenett' is unknown", model(model='"lenett"')),
     Case("model file of another network", MODEL, "does not fit", model(model='"dtn"')),
     Case("model file that reads huge images", MODEL, "image_size=20000 takes", model(input=json.dumps(HUGE_INPUT))),
     Case("model file with a huge bottleneck", MODEL, "bottleneck", model(bottleneck="900000000000")),
-    Case("model file with odd resizing", MODEL, "interpolation",
-         model(input=INPUT.replace("}", ', "interpolation": "magic"}'))),
+    Case(
+        "model file with odd resizing",
+        MODEL,
+        "interpolation",
+        model(input=INPUT.replace("}", ', "interpolation": "magic"}')),
+    ),
 )
 
 ADAPTERS = (
@@ -176,20 +189,32 @@ CHECKPOINTS = (
     Case("data that vanished", RESUME, "does not exist", _edit_config("/target", "/gone")),
     Case("summary broken", RESUME, "cannot be read", stopped(lambda run: (run / "summary.json").write_text("{"))),
     Case("summary a list", RESUME, "summary.json", stopped(lambda run: (run / "summary.json").write_text("[1]"))),
-    Case("source network damaged", RESUME, "source.safetensors",
-         stopped(lambda run: os.truncate(run / "source.safetensors", 3000))),
+    Case(
+        "source network damaged",
+        RESUME,
+        "source.safetensors",
+        stopped(lambda run: os.truncate(run / "source.safetensors", 3000)),
+    ),
     Case("manifests missing", RESUME, "manifest.json' cannot be read", _each(lambda f: (f / RECORDS[0]).unlink())),
     Case("manifests a list", RESUME, "manifest.json", _each(lambda f: (f / RECORDS[0]).write_text("[1]"))),
-    Case("manifests of other files", RESUME, "does not list the files",
-         _each(lambda f: (f / RECORDS[0]).write_text('{"files": {}}'))),
+    Case(
+        "manifests of other files",
+        RESUME,
+        "does not list the files",
+        _each(lambda f: (f / RECORDS[0]).write_text('{"files": {}}')),
+    ),
     Case("tensors cut short", RESUME, "bytes instead of", _each(lambda f: os.truncate(f / RECORDS[2], 500))),
     Case("records changed", RESUME, "is damaged", _each(lambda f: (f / RECORDS[1]).write_text("{}"))),
     Case("records of another program", RESUME, "format", _each_record(format="lightning")),
     Case("records of another method", RESUME, "of method 'dann'", _each_record(method="dann")),
     Case("records of a negative step", RESUME, "step = -1", _each_record(step=-1)),
     Case("records of another step", RESUME, "not what its folder is called", _each_record(step=10**30)),
-    Case("optimiser of other parameters", RESUME, "no parameter of this method",
-         _each_record(optimizer={"nobody": {"step": 1}})),
+    Case(
+        "optimiser of other parameters",
+        RESUME,
+        "no parameter of this method",
+        _each_record(optimizer={"nobody": {"step": 1}}),
+    ),
     Case("callbacks of wrong type", RESUME, "callbacks", _each_record(callbacks={"Notes": 3})),
     Case("callbacks without values", RESUME, "record of the run", _each_record(callbacks={"Notes": {}})),
     Case("tensors of another type", RESUME, "does not fit", _each(_other_tensors)),

@@ -51,12 +51,12 @@ class Fuzzed:
                 read()
                 self.outcomes["loaded"] += 1
             except ResidaptError as error:
-                assert str(error)
-                self.outcomes["refused"] += 1
-            except BaseException as error:
+                self.outcomes["refused" if str(error) else "refused without a word"] += 1
+            except Exception as error:
                 raise AssertionError(f"mutation {number}, {told}: {type(error).__name__}: {error}") from error
             for name, content in self.whole.items():
                 put(self.folder / name, content)
+        assert not self.outcomes["refused without a word"]
 
     def _damage(self) -> str:
         name = self.draw.choice(list(self.whole))

@@ -51,9 +51,7 @@ def build_model(
     return model
 
 
-def _build(
-    spec: str, num_classes: int, in_channels: int, image_size: int | None, *, random: bool
-) -> nn.Module:
+def _build(spec: str, num_classes: int, in_channels: int, image_size: int | None, *, random: bool) -> nn.Module:
     if spec in NATIVE:
         size = {} if image_size is None else {"image_size": image_size}
         return _native(spec, in_channels=in_channels, num_classes=num_classes, **size)

@@ -111,11 +111,7 @@ def _strip_prefixes(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict
     while stripped:
         stripped = False
         for prefix in _PREFIXES:
-            if (
-                given
-                and all(n.startswith(prefix) for n in given)
-                and not any(n.startswith(prefix) for n in own)
-            ):
+            if given and all(n.startswith(prefix) for n in given) and not any(n.startswith(prefix) for n in own):
                 given = {name[len(prefix) :]: t for name, t in given.items()}
                 stripped = True
     return given
