@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from residapt.bench.table import HEADINGS, markdown_table, rows_of
+from residapt.errors import DataError
 
 
 def record(method: str, value: float, **plan: object) -> dict[str, object]:
@@ -48,3 +49,8 @@ def test_runs_with_another_note_are_other_rows():
 def test_markdown_has_a_line_for_every_row():
     rows = rows_of([record("rpt", 84.0)])
     assert len(markdown_table(rows).splitlines()) == len(rows) + 2
+
+
+def test_a_line_that_is_no_record_of_a_grid_is_named():
+    with pytest.raises(DataError, match="'abc'"):
+        rows_of([{"key": "abc", "speed": 1}])

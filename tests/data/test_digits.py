@@ -47,9 +47,7 @@ def test_mnist_is_read_back(tmp_path: Path, folder: str, packed: bool) -> None:
 def test_svhn_is_read_back_with_ten_as_zero(tmp_path: Path, folder: str) -> None:
     images = RNG.integers(0, 256, (32, 32, 3, 4), np.uint8)
     (tmp_path / folder).mkdir(exist_ok=True)
-    savemat(
-        tmp_path / folder / "test_32x32.mat", {"X": images, "y": np.array([[10], [1], [9], [10]], np.uint8)}
-    )
+    savemat(tmp_path / folder / "test_32x32.mat", {"X": images, "y": np.array([[10], [1], [9], [10]], np.uint8)})
     data = read_svhn(tmp_path, "test")
     assert data.labels.tolist() == [0, 1, 9, 0]
     assert data.images.shape == (4, 3, 32, 32)
@@ -110,9 +108,7 @@ def test_missing_files_say_where_and_how(tmp_path: Path) -> None:
         read_mnist(tmp_path, "valid")
 
 
-def test_download_goes_through_torchvision_and_is_then_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_goes_through_torchvision_and_is_then_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torchvision import datasets
 
     def arrive(root: str, train: bool, download: bool) -> None:

@@ -59,9 +59,7 @@ def test_bottleneck_replaces_the_head_and_keeps_the_rest(spec: str) -> None:
     assert find_head(model) == HEADS[spec] + ".classifier"
 
 
-@pytest.mark.parametrize(
-    "spec", ["torchvision:squeezenet1_1", "torchvision:resnet18", "timm:resnetv2_50x1_bit"]
-)
+@pytest.mark.parametrize("spec", ["torchvision:squeezenet1_1", "torchvision:resnet18", "timm:resnetv2_50x1_bit"])
 def test_a_network_with_bottleneck_runs(spec: str) -> None:
     model = with_bottleneck(on_meta(spec), width=8, num_classes=3).eval()
     assert model(torch.empty(2, 3, 64, 64, device="meta")).shape == (2, 3)
@@ -72,9 +70,7 @@ def test_bottleneck_is_linear_in_its_input_and_xavier_initialised() -> None:
     model = with_bottleneck(LeNet(), num_classes=10)
     head = model.full4
     a, b = torch.randn(2, 4, 500).unbind()
-    torch.testing.assert_close(
-        head(a) + head(b) - head(torch.zeros_like(a)), head(a + b), rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(head(a) + head(b) - head(torch.zeros_like(a)), head(a + b), rtol=1e-4, atol=1e-4)
     assert head.bottleneck.weight.std().item() == pytest.approx(math.sqrt(2 / (500 + 256)), rel=0.02)
     assert not head.bottleneck.bias.any()
 

@@ -55,9 +55,7 @@ def test_wrappers_are_stripped(tmp_path: Path, donor: nn.Module, prefix: str, wr
 
 def test_misfit_names_the_first_layer_and_both_shapes(tmp_path: Path, donor: nn.Module) -> None:
     save_file(donor.state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(
-        ModelError, match=r"'conv1.weight' is 20x1x5x5 in the file and 20x3x5x5 in the network"
-    ):
+    with pytest.raises(ModelError, match=r"'conv1.weight' is 20x1x5x5 in the file and 20x3x5x5 in the network"):
         load_weights(LeNet(in_channels=3), tmp_path / "w.safetensors")
 
 

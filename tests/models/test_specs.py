@@ -53,9 +53,7 @@ def hf_dir(tmp_path: Path) -> Path:
         (f"{__name__}:tiny_factory", {}, (3, 2, 2)),
     ],
 )
-def test_spec_builds_a_network_with_these_logits(
-    spec: str, options: dict[str, int], shape: tuple[int, ...]
-) -> None:
+def test_spec_builds_a_network_with_these_logits(spec: str, options: dict[str, int], shape: tuple[int, ...]) -> None:
     if spec.startswith("timm"):
         pytest.importorskip("timm")
     with torch.device("meta"):

@@ -24,14 +24,22 @@ def read_records(paths: Iterable[Path]) -> list[Record]:
     """All records of the files; a last line that an interruption cut off is left out, any other damage is an error."""
     records = []
     for path in paths:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
         for number, line in enumerate(lines, 1):
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                if number < len(lines):
-                    raise DataError(f"{path}, line {number} is not JSON; remove the line.") from None
+            record = _parse(line)
+            if record is not None:
+                records.append(record)
+            elif number < len(lines):
+                raise DataError(f"{path}, line {number} is not a record (a JSON object with a key); remove the line.")
     return records
+
+
+def _parse(line: str) -> Record | None:
+    try:
+        found = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "key" in found else None
 
 
 def append_record(path: Path, record: Record) -> None:

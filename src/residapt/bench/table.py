@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from residapt.bench.published import PUBLISHED, Published
+from residapt.errors import DataError
 
 HEADINGS = (
     "task",
@@ -70,8 +71,10 @@ def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Group records into rows; published methods that have no run give rows with empty cells."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for record in records:
-        plan = record["plan"]
-        key = (plan["task"], plan["arch"], plan["method"], plan["recipe"], plan["varied"], plan["note"])
+        try:
+            key = tuple(record["plan"][name] for name in ("task", "arch", "method", "recipe", "varied", "note"))
+        except (KeyError, TypeError) as error:
+            raise DataError(f"record '{record.get('key')}' is not one of a grid: it has no {error}.") from None
         groups.setdefault(key, []).append(record)
     for task in sorted({key[0] for key in groups}):
         for arch, method in PUBLISHED.get(task, {}):

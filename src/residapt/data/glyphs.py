@@ -101,9 +101,7 @@ def _bend(a: _Point, control: _Point, b: _Point) -> _Path:
     """A quadratic Bézier curve."""
     ts = [i / 10 for i in range(11)]
     return [
-        tuple(
-            (1 - t) ** 2 * p + 2 * t * (1 - t) * c + t * t * q for p, c, q in zip(a, control, b, strict=True)
-        )  # type: ignore[misc]
+        tuple((1 - t) ** 2 * p + 2 * t * (1 - t) * c + t * t * q for p, c, q in zip(a, control, b, strict=True))  # type: ignore[misc]
         for t in ts
     ]
 

@@ -76,9 +76,7 @@ def _print(labels: Tensor, size: int, style: PrintStyle, random: torch.Generator
     bank = glyph_bank()
     n = len(labels)
     fonts = torch.randint(len(bank), (n,), generator=random)
-    shapes = functional.grid_sample(
-        bank[fonts, labels][:, None], _grid(n, size, style, random), align_corners=False
-    )
+    shapes = functional.grid_sample(bank[fonts, labels][:, None], _grid(n, size, style, random), align_corners=False)
     shapes = _blur(shapes, _between(n, style.blur, random))
     return (_paint(shapes, style, random) * 255).round().clamp(0, 255).to(torch.uint8)
 

@@ -50,16 +50,12 @@ def resize(images: Tensor, size: int | tuple[int, int], *, antialias: bool = Fal
 
     def scale(part: Tensor) -> Tensor:
         part = part.to(_float_type(part))
-        return _back(
-            functional.interpolate(part, (height, width), mode="bilinear", antialias=antialias), images.dtype
-        )
+        return _back(functional.interpolate(part, (height, width), mode="bilinear", antialias=antialias), images.dtype)
 
     return torch.cat([scale(part) for part in torch.split(images, _CHUNK)])
 
 
-def to_float(
-    images: Tensor, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0
-) -> Tensor:
+def to_float(images: Tensor, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0) -> Tensor:
     r""":math:`(x/255 - \text{mean}) / \text{std}` per channel; float images are not divided by 255."""
     _require_images(images)
     scaled = images.float() / 255 if images.dtype == torch.uint8 else images

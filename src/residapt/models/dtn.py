@@ -27,12 +27,8 @@ class DTN(nn.Module):
         self.image_size = image_size
         side = -(-image_size // 8)
         if side < 1:
-            raise ModelError(
-                f"image_size={image_size} is too small for DTN. Use images of at least one pixel."
-            )
-        self.conv_params = nn.Sequential(
-            *_block(in_channels, 64, 0.1), *_block(64, 128, 0.3), *_block(128, 256, 0.5)
-        )
+            raise ModelError(f"image_size={image_size} is too small for DTN. Use images of at least one pixel.")
+        self.conv_params = nn.Sequential(*_block(in_channels, 64, 0.1), *_block(64, 128, 0.3), *_block(128, 256, 0.5))
         self.fc_params = nn.Sequential(
             nn.Linear(256 * side * side, 512), nn.BatchNorm1d(512), nn.ReLU(), nn.Dropout(0.5)
         )

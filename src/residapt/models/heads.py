@@ -53,16 +53,12 @@ def head_names(model: nn.Module) -> tuple[str, ...]:
 def with_bottleneck(model: nn.Module, *, num_classes: int, width: int = 256) -> nn.Module:
     """Replace the head by a :class:`Bottleneck` of this width, in place, and return the model."""
     if width < 1 or num_classes < 1:
-        raise ConfigError(
-            f"width and num_classes must be 1 or more, got width={width}, num_classes={num_classes}."
-        )
+        raise ConfigError(f"width and num_classes must be 1 or more, got width={width}, num_classes={num_classes}.")
     name = find_head(model)
     parent_name, _, attribute = name.rpartition(".")
     parent = model.get_submodule(parent_name)
     if isinstance(parent, Bottleneck):
-        raise ModelError(
-            f"{parent_name!r} of {type(model).__name__} is a bottleneck already. Add it only once."
-        )
+        raise ModelError(f"{parent_name!r} of {type(model).__name__} is a bottleneck already. Add it only once.")
     old = model.get_submodule(name)
     new = Bottleneck(_like(old, _in_features(old), width), _like(old, width, num_classes))
     # Sequential and ModuleList keep their children under numbers, which setattr accepts as well.

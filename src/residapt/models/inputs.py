@@ -38,9 +38,7 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.channels < 1:
-            raise ConfigError(
-                f"InputSpec needs size and channels of 1 or more, got {self.size} and {self.channels}."
-            )
+            raise ConfigError(f"InputSpec needs size and channels of 1 or more, got {self.size} and {self.channels}.")
         if not len(self.mean) == len(self.std) == self.channels:
             raise ConfigError(
                 f"InputSpec needs one mean and one std per channel, got {len(self.mean)} and {len(self.std)} "

@@ -23,9 +23,7 @@ class SvhNet(nn.Module):
         self.image_size = image_size
         side = image_size // 4
         if side < 1:
-            raise ModelError(
-                f"image_size={image_size} is too small for SvhNet. Use images of 4x4 pixels or more."
-            )
+            raise ModelError(f"image_size={image_size} is too small for SvhNet. Use images of 4x4 pixels or more.")
         self.drop0 = nn.Dropout(0.1)
         self.conv1 = nn.Conv2d(in_channels, 64, 5, padding=2)
         self.relu1 = nn.ReLU()
