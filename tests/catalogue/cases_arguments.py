@@ -63,7 +63,9 @@ ARGUMENTS = (
     Case("bench of an unknown method", "bench mnist-usps --data {good} --methods rtp", "no method 'rtp'"),
     Case("bench that varies luck", "bench mnist-usps --data {good} --vary luck", "--vary 'luck'"),
     Case("table of no file", "bench table {bad}/none.jsonl", "there is no file"),
-    Case("table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not JSON", write("r.jsonl", "{oops\n{}\n")),
+    Case(
+        "table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not a record", write("r.jsonl", "{oops\n{}\n")
+    ),
 )
 
 CONFIGURATIONS = (

@@ -64,9 +64,14 @@ def test_a_signal_stops_after_the_step_with_a_checkpoint(number: signal.Signals,
 
 
 def test_the_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    # Workers of a parallel test run ignore Ctrl-C; a program that was started by hand does not.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     trainer = tiny_trainer("rpt", [Send(3, signal.SIGINT, signal.SIGINT), Checkpointer(tmp_path, 100)])
-    with pytest.raises(KeyboardInterrupt), stop_on_signals(trainer):
-        trainer.run()
+    try:
+        with pytest.raises(KeyboardInterrupt), stop_on_signals(trainer):
+            trainer.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert files.steps_in(tmp_path) == [0]
 
 
@@ -216,19 +221,26 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
     assert in_child(lambda: finish_or_die(whole)) == 0
     takes = time.monotonic() - started
-    dice, cut = random.Random(1), tmp_path / "cut"
-    kills = 0
+    dice, kills = random.Random(1), 0
+    cuts = [tmp_path / "cut0"]
     while kills < 20:
+        cut = cuts[-1]
         if kills % 5 < 2:
-            status = in_child(lambda: finish_or_die(cut, die_at=dice.randrange(1, 30)))
+            status = in_child(lambda cut=cut: finish_or_die(cut, die_at=dice.randrange(1, 30)))
         else:
-            status = in_child(lambda: finish_or_die(cut), kill_after=dice.uniform(0.0, takes / 6))
+            status = in_child(lambda cut=cut: finish_or_die(cut), kill_after=dice.uniform(0.0, takes / 8))
         if os.WIFSIGNALED(status):
             kills += 1
-            continue
-        assert status == 0
-        raise AssertionError(f"the run ended after {kills} kills; it must be longer")
-    assert in_child(lambda: finish_or_die(cut)) == 0
+        else:
+            # It got to the end between two kills, which depends on the machine's load: the next run takes the others.
+            assert status == 0
+            cuts.append(tmp_path / f"cut{len(cuts)}")
+    assert in_child(lambda: finish_or_die(cuts[-1])) == 0
+    for cut in cuts:
+        assert_same_end(whole, cut)
+
+
+def assert_same_end(whole: Path, cut: Path) -> None:
     before, after = (torch.load(folder / "final.pt", weights_only=True) for folder in (whole, cut))
     assert before.keys() == after.keys()
     for name, tensor in before.items():
