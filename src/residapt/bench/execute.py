@@ -16,12 +16,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
 from residapt.bench.tasks import Task, load_task
 from residapt.methods import MethodConfig
 from residapt.methods.fit import fit, make_trainer, source_pair
 from residapt.methods.parameters import count_parameters
 from residapt.models.specs import build_model
+from residapt.selection.guard import measure
 from residapt.train import Callback, Curve, GroupConfig, Method, TrainConfig, accuracy
 from residapt.version import __version__
 
@@ -30,17 +32,20 @@ NUM_CLASSES = 10
 
 def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback] = ()) -> dict[str, Any]:
     """Run a plan and give its record. The last iterate counts; target labels are used here, at the end, only."""
-    task = load_task(plan.task, plan.arch, root)
+    task = load_task(plan.task, plan.arch, root, plan.pixels)
     network = warm_start(plan, task, cache)
-    if plan.method == "source_only":
-        plan = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
-    curve = Curve([task.evaluations[0]], plan.train.evaluate_every)
+    looked_at = LookedAt(task, plan.settings.transform.features)
+    before_evidence = looked_at.before(network)
+    # The warm start is the source-only network already, where there is one.
+    trained = plan.method == "source_only" and plan.source.steps > 0
+    train = plan.train.model_copy(update={"steps": 0}) if trained else plan.train
+    curve = Curve([task.evaluations[0]], train.evaluate_every)
     trainer = make_trainer(
         plan.method,
         network,
         task.pair,
         method=plan.settings,
-        train=plan.train,
+        train=train,
         callbacks=(*callbacks, curve),
         target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
     )
@@ -56,6 +61,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         "accuracy": scores,
         "protocols": {item.name: item.protocol for item in task.evaluations},
         "selection": "last iterate",
+        "label_free": measure(before_evidence, looked_at.after(method)),
         "curve": curve.points,
         "ranks": {"before": before, "after": method.two.ranks()},
         "parameters": {"before": counts, "after": parameter_counts(method)},
@@ -114,7 +120,8 @@ def environment() -> dict[str, str]:
 def _source_key(plan: Plan) -> str:
     import hashlib
 
-    return hashlib.sha256(plan.source.model_dump_json().encode()).hexdigest()[:12]
+    scaled = "" if plan.pixels == "[-1, 1]" else plan.pixels
+    return hashlib.sha256((plan.source.model_dump_json() + scaled).encode()).hexdigest()[:12]
 
 
 def _channels(task: Task) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from residapt.methods.config import MethodConfig
+from residapt.methods.recipes import Pixels, Recipe
 from residapt.settings import Settings
 from residapt.train.config import TrainConfig
 
@@ -26,6 +27,19 @@ class SourceRecipe(Settings):
     """L2 penalty (ADDA's value)."""
     seed: int = 0
     """Seed of initialisation and order."""
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> SourceRecipe:
+        """A recipe's warm start; none leaves the random start, which is a training of 0 steps."""
+        if recipe.source is None:
+            return cls(steps=0)
+        loop = recipe.source
+        return cls(
+            steps=loop.steps,
+            batch_size=loop.batch_size,
+            lr=loop.network.lr,
+            weight_decay=loop.network.weight_decay,
+        )
 
 
 class Plan(Settings):
@@ -47,6 +61,8 @@ class Plan(Settings):
     """What this run is for, for instance a sweep; runs with another note are other runs."""
     tries: int = 1
     """How many settings were tried, without target labels, before this one was chosen."""
+    pixels: Pixels = "[-1, 1]"
+    """How pixels are scaled; networks that bring a scale of their own keep it."""
     source: SourceRecipe = SourceRecipe()
     """The warm start."""
     train: TrainConfig = TrainConfig()

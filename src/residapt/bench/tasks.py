@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.imageset import ImageSet
 from residapt.data.transforms import resize, to_grey, to_rgb
 from residapt.errors import ConfigError
+from residapt.methods.recipes import Pixels
 from residapt.models.inputs import InputSpec, input_spec
 from residapt.train import Evaluation
 
@@ -34,7 +35,7 @@ class Task:
     """Names and checksums of what was read."""
 
 
-def load_task(name: str, arch: str, root: Path) -> Task:
+def load_task(name: str, arch: str, root: Path, pixels: Pixels = "[-1, 1]") -> Task:
     """Read a task's files; the target's training labels stay behind in its evaluation."""
     if name not in TASKS:
         raise ConfigError(f"there is no task '{name}'; tasks: {', '.join(TASKS)}.")
@@ -45,11 +46,12 @@ def load_task(name: str, arch: str, root: Path) -> Task:
     }
     train_s, test_s = sets[source, "train"], sets[source, "test"]
     train_t, test_t = sets[target, "train"], sets[target, "test"]
-    pair = DomainPair(_labelled(train_s, spec), _images(train_t, spec))
+    scale_s, scale_t = scale_for(spec, pixels, train_s), scale_for(spec, pixels, train_t)
+    pair = DomainPair(_labelled(train_s, scale_s), _images(train_t, scale_t))
     evaluations = (
-        Evaluation("target_test", _labelled(test_t, spec)),
-        Evaluation("target_train", _labelled(train_t, spec), protocol="transductive"),
-        Evaluation("source_test", _labelled(test_s, spec), stream="source"),
+        Evaluation("target_test", _labelled(test_t, scale_t)),
+        Evaluation("target_train", _labelled(train_t, scale_t), protocol="transductive"),
+        Evaluation("source_test", _labelled(test_s, scale_s), stream="source"),
     )
     files = tuple(f"{item.name} {item.checksum}" for item in sets.values())
     return Task(pair, evaluations, all(item.official for item in sets.values()), files)
@@ -65,21 +67,30 @@ def _read(which: str, split: str, root: Path, spec: InputSpec) -> ImageSet:
     return replace(found, images=resize(images, spec.size))
 
 
-def _images(data: ImageSet, spec: InputSpec) -> TensorImages:
-    return TensorImages(data.images, Scale(spec), name=data.name)
+def _images(data: ImageSet, scale: Scale) -> TensorImages:
+    return TensorImages(data.images, scale, name=data.name)
 
 
-def _labelled(data: ImageSet, spec: InputSpec) -> Labelled:
-    return Labelled(_images(data, spec), data.labels)
+def _labelled(data: ImageSet, scale: Scale) -> Labelled:
+    return Labelled(_images(data, scale), data.labels)
 
 
 class Scale:
-    """uint8 to floats with the network's mean and standard deviation, in one pass."""
+    """uint8 to floats, (x - mean) / std per channel in one pass; both are in units of the whole range, 255."""
 
-    def __init__(self, spec: InputSpec) -> None:
-        self.mean = torch.tensor(spec.mean).view(1, -1, 1, 1) * 255
-        self.std = torch.tensor(spec.std).view(1, -1, 1, 1) * 255
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        self.mean = torch.tensor(mean).view(1, -1, 1, 1) * 255
+        self.std = torch.tensor(std).view(1, -1, 1, 1) * 255
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Normalised floats."""
         return images.float().sub_(self.mean).div_(self.std)
+
+
+def scale_for(spec: InputSpec, pixels: Pixels, data: ImageSet) -> Scale:
+    """The scale of a recipe: the network's own, [0, 1], or centred at the mean of the domain's training images."""
+    if pixels == "[-1, 1]":
+        return Scale(spec.mean, spec.std)
+    if pixels == "[0, 1]":
+        return Scale((0.0,), (1.0,))
+    return Scale((data.images.float().mean(dim=(0, 2, 3)) / 255).tolist(), (1.0,))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from residapt.cli.app import bench_app, console
 from residapt.errors import ConfigError
-
-if TYPE_CHECKING:
-    from residapt.config import Config
-    from residapt.methods import MethodConfig
 
 DataRoot = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets; RESIDAPT_DATA when not given.")
@@ -32,7 +28,10 @@ def grid_command(task: str, title: str) -> None:
         methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "source_only,dann_flip,rpt",
         seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
         first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-        steps: Annotated[int, typer.Option(min=0, help="Adaptation steps of each run.")] = 6000,
+        recipe: Annotated[str, typer.Option(help="common: one for all methods; own: each as published.")] = "common",
+        steps: Annotated[
+            int | None, typer.Option(min=0, help="Adaptation steps of each run; the recipe's when not given.")
+        ] = None,
         jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
         vary: Annotated[str, typer.Option(help="What a seed changes: all, or order.")] = "all",
         note: Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")] = "",
@@ -42,26 +41,19 @@ def grid_command(task: str, title: str) -> None:
         cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
     ) -> None:
         from residapt.bench.grid import run_grid
-        from residapt.bench.plan import make_plans
-        from residapt.config import load_config
-        from residapt.methods import check_method
+        from residapt.bench.recipe_plans import recipe_plans
 
-        config = load_config(
-            None, [f"train.steps={steps}", "train.evaluate_every=1000", "train.log_every=500", *(changes or ())]
-        )
         if vary not in ("all", "order"):
             raise ConfigError(f"--vary {vary!r}: use 'all' or 'order'.")
-        names = [name for name in methods.split(",") if name]
-        for name in names:
-            check_method(name)
-        plans = make_plans(
+        plans = recipe_plans(
             task,
             arch,
-            names,
+            [name for name in methods.split(",") if name],
             range(first_seed, first_seed + seeds),
-            train=config.train,
-            settings=method_settings(config),
-            varied=vary,  # type: ignore[arg-type]
+            recipe=recipe,
+            steps=steps,
+            changes=changes or (),
+            varied=vary,
             note=note,
             tries=tries,
         )
@@ -73,13 +65,6 @@ def grid_command(task: str, title: str) -> None:
             jobs=jobs,
             on_record=lambda record: console.print(_line(record), highlight=False),
         )
-
-
-def method_settings(config: Config) -> MethodConfig:
-    """The method's part of a whole configuration."""
-    from residapt.methods import MethodConfig
-
-    return MethodConfig(**{name: getattr(config, name) for name in MethodConfig.model_fields})
 
 
 def data_root(given: Path | None) -> Path:

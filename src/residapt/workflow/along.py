@@ -13,7 +13,7 @@ from residapt.train import Callback, Evaluation, Method, accuracy
 from residapt.train.events import CallbackState
 from residapt.train.metrics import MetricsFile
 from residapt.train.state import load_method, method_tensors
-from residapt.workflow.evidence import collect
+from residapt.train.evidence import collect
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
 """Scores that take little time; DEV fits many classifiers."""

@@ -23,7 +23,7 @@ from residapt.train import Method, accuracy
 from residapt.transform import build_transform
 from residapt.version import __version__
 from residapt.workflow.along import scores_of
-from residapt.workflow.evidence import collect, plain_streams
+from residapt.train.evidence import collect, plain_streams
 from residapt.workflow.networks import accuracy_of
 from residapt.workflow.pictures import changed_predictions, project
 from residapt.workflow.plan import Plan

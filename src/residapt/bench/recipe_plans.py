@@ -1,0 +1,61 @@
+"""Plans of a grid from a recipe, by which every method of one grid is trained, and single changed settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from residapt.bench.plan import Plan, SourceRecipe, make_plans
+from residapt.config import Config, load_config, merged
+from residapt.errors import ConfigError
+from residapt.methods import MethodConfig, check_method
+from residapt.methods.recipes import Recipe, recipe_for
+
+EVALUATE_EVERY, LOG_EVERY = 1000, 500
+
+
+def recipe_plans(
+    task: str,
+    arch: str,
+    methods: Iterable[str],
+    seeds: Sequence[int],
+    *,
+    recipe: str = "common",
+    steps: int | None = None,
+    changes: Sequence[str] = (),
+    **others: Any,
+) -> list[Plan]:
+    """The plans of a grid; ``changes`` (``a.b=c``) come after the recipe, ``steps`` after both."""
+    if recipe not in ("common", "own"):
+        raise ConfigError(f"--recipe {recipe!r}: use 'common' or 'own'.")
+    plans = []
+    for name in methods:
+        check_method(name)
+        chosen = recipe_for(name, recipe)  # type: ignore[arg-type]
+        config = _configuration(chosen, steps, changes)
+        plans += make_plans(
+            task,
+            arch,
+            [name],
+            seeds,
+            train=config.train,
+            settings=method_settings(config),
+            source=SourceRecipe.of(chosen),
+            recipe=recipe,
+            pixels=chosen.pixels,
+            **others,
+        )
+    # Seeds outside, so that every method soon has its first run.
+    return sorted(plans, key=lambda plan: plan.seed)
+
+
+def _configuration(recipe: Recipe, steps: int | None, changes: Sequence[str]) -> Config:
+    looks = {"train": {"evaluate_every": EVALUATE_EVERY, "log_every": LOG_EVERY}}
+    base = {"train": recipe.train.model_dump(mode="json"), **recipe.method.model_dump(mode="json")}
+    last = [f"train.steps={steps}"] if steps is not None else []
+    return load_config(None, [*changes, *last], base=merged(base, looks))
+
+
+def method_settings(config: Config) -> MethodConfig:
+    """The method's part of a whole configuration."""
+    return MethodConfig(**{name: getattr(config, name) for name in MethodConfig.model_fields})
