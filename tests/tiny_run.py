@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from residapt.config import merged
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.engine import Engine
 from residapt.methods import MethodConfig, build_method
@@ -63,9 +64,10 @@ def tiny_trainer(
     net: dict[str, Any] | None = None,
     rank: RankConfig | None = None,
     engine: Engine | None = None,
+    parts: dict[str, Any] | None = None,
     **train: Any,
 ) -> Trainer:
-    """A fresh trainer; the same whenever and wherever it is built."""
+    """A fresh trainer; the same whenever and wherever it is built. ``parts`` are further settings of the method."""
     torch.manual_seed(3)
     network = TinyNet(**(net or {})).to(dtype)
     settings = MethodConfig(
@@ -73,6 +75,7 @@ def tiny_trainer(
         transform=TransformConfig(left_rank=6, right_rank=6),
         discrepancy=DiscrepancyConfig(hidden=(8,), dropout=0.2 if net is None else 0.0),
     )
+    settings = MethodConfig.parse(merged(settings.model_dump(), parts or {}), where="test")
     pair = pair or tiny_pair(dtype)
     example = pair.source.images.fetch(torch.arange(2), torch.Generator())
     method = build_method(name, network, settings, example=example)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
+from residapt.data.domains import Balance
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
-from residapt.settings import Settings
+from residapt.methods.recipes import RECIPES, split_plus
+from residapt.settings import Seed, Settings
 from residapt.streams.metadata import LARGEST, WIDEST
 from residapt.train.config import TrainConfig
 from residapt.train.symptoms import HealthConfig
@@ -34,6 +36,8 @@ class ModelConfig(Settings):
     """Run directory, or file with weights, of a network that was trained on the source: it is not trained again."""
     bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
+    standardise: bool = False
+    """Give the network a first layer that standardises each image by itself: mean 0, standard deviation 1."""
 
 
 class DataConfig(Settings):
@@ -43,8 +47,15 @@ class DataConfig(Settings):
     """Folder with one folder of images for each class."""
     target: str | None = None
     """Folder with unlabelled images, at any depth."""
+    target_labels: str | None = None
+    """A few labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
     evaluate: str | None = None
     """Folder with one folder of images for each class, scored at the end and never trained on."""
+    positive: str | None = None
+    """The class to be found: average precision and the precision-recall curve are of it against the others. None
+    takes, of two classes, the one with fewer images in the scored set."""
+    balance: Balance = "as-is"
+    """as-is, or classes: batches of labelled images, source and target, that show every class equally often."""
     image_size: int | None = Field(None, ge=8, le=LARGEST)
     """Height and width in pixels; None takes what the network expects."""
     channels: Literal[1, 3] | None = None
@@ -82,8 +93,11 @@ class Config(MethodConfig):
     """Everything about a run."""
 
     method: str = "rpt"
-    """How to adapt; `residapt methods` lists the names."""
-    seed: int = Field(0, ge=-(2**63), lt=2**63)
+    """How to adapt; `residapt methods` lists the names. ``rpt+`` is ``rpt`` by the recipe ``plus``."""
+    recipe: Literal["paper", "plus"] = "paper"
+    """Settings that go together: the paper's, or those that also fit the target's class frequencies (docs/beyond.md).
+    What is set beside it counts instead."""
+    seed: Seed = 0
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
@@ -105,6 +119,17 @@ class Config(MethodConfig):
     """The adaptation loop."""
     health: HealthConfig = HealthConfig()
     """When the health monitor speaks."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_recipe(cls, values: Any) -> Any:
+        """The settings of the recipe under those that are given."""
+        if not isinstance(values, Mapping):
+            return values
+        method, plus = split_plus(values["method"]) if isinstance(values.get("method"), str) else (None, False)
+        given = {**values, "method": method, "recipe": "plus"} if plus else values
+        name = given.get("recipe")
+        return merged(RECIPES[name], given) if isinstance(name, str) and name in RECIPES else given
 
 
 def load_config(

@@ -15,6 +15,7 @@ class RunDirectory:
         self.path = path
         self.config = path / "config.toml"
         self.metrics = path / "metrics.jsonl"
+        self.labelled = path / "labelled.csv"
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
         self.adapter = path / "adapter"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from residapt.errors import ConfigError
 
 S = TypeVar("S", bound="Settings")
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A whole number of 64 bits, which is what random generators take."""
 _LONGEST = 200
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from residapt.errors import DataError
 from residapt.settings import Settings
 from residapt.streams.metadata import Input as Input  # part of the record: reports import it from here
+from residapt.train.detection import Detection
 
 
 class Accuracy(Settings):
@@ -24,6 +25,19 @@ class Accuracy(Settings):
     """How many images were scored."""
     protocol: Literal["transductive", "held-out"]
     """Whether the images were seen, unlabelled, in training."""
+
+
+class ScoredDetection(Settings):
+    """How well one class is found on a scored set, with its stamp."""
+
+    name: str
+    """What was scored, for instance a folder."""
+    stage: Literal["source_only", "adapted"]
+    """Before or after adaptation."""
+    protocol: Literal["transductive", "held-out"]
+    """Whether the images were seen, unlabelled, in training."""
+    detection: Detection
+    """Average precision and the precision-recall curve."""
 
 
 class LayerRanks(Settings):
@@ -97,12 +111,16 @@ class RunSummary(Settings):
     """Labelled source images."""
     target_images: int
     """Unlabelled target images."""
+    labelled_images: int = 0
+    """Target images whose labels were trained on."""
     verdict: Verdict
     """Did it help?"""
     scores: dict[str, tuple[float, float]] = {}
     """Label-free scores (before, after); higher is better."""
     accuracies: list[Accuracy] = []
     """Scored sets; labels were used for scoring only."""
+    detections: list[ScoredDetection] = []
+    """Average precision of the positive class on the scored sets, for two classes or where one was named."""
     ranks: list[LayerRanks] = []
     """Ranks of the transformed layers."""
     parameters: dict[str, int] = {}

@@ -9,6 +9,7 @@ import pytest
 from bad_case import Case
 from cases_arguments import ARGUMENTS, CONFIGURATIONS
 from cases_data import FOLDERS, OUTPUTS
+from cases_labels import LABEL_FILES
 from cases_models import SPECS, WEIGHTS
 from cases_runs import ADAPTERS, CHECKPOINTS, MODELS
 from small_world import build_world, listing
@@ -19,6 +20,7 @@ CATALOGUE = {
     "arguments": ARGUMENTS,
     "configuration": CONFIGURATIONS,
     "folder": FOLDERS,
+    "labels": LABEL_FILES,
     "output": OUTPUTS,
     "spec": SPECS,
     "weights": WEIGHTS,

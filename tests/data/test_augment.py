@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from residapt.data.augment import Augment, affine_matrices, warp
+from residapt.data.augment import Augment, AugmentConfig, affine_matrices, warp
 from residapt.errors import ConfigError, DataError
 
 
@@ -105,3 +105,20 @@ def test_impossible_settings_are_refused_with_their_value(setting: str, value: o
 def test_bytes_are_refused() -> None:
     with pytest.raises(DataError, match="uint8"):
         Augment(flip=1.0)(torch.zeros(1, 1, 2, 2, dtype=torch.uint8))
+
+
+def test_inverting_within_each_images_own_range_keeps_that_range():
+    images = (
+        torch.randn(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        * torch.tensor([1.0, 5.0, 0.1])[:, None, None, None]
+    )
+    turned = Augment(invert=1.0, value_range=None)(images)
+    for before, after in zip(images, turned, strict=True):
+        assert after.min().item() == pytest.approx(before.min().item(), abs=1e-6)
+        assert after.max().item() == pytest.approx(before.max().item(), abs=1e-6)
+        assert torch.equal(after.flatten().argsort(), before.flatten().argsort(descending=True))
+
+
+def test_settings_that_are_all_off_build_nothing():
+    assert AugmentConfig().build() is None
+    assert AugmentConfig(contrast=0.2, shift=1).build() == Augment(contrast=0.2, shift=1, value_range=None)

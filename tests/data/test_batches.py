@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from residapt.data.batches import Batch, Batches, Order, derived_seed
-from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.data.batches import BalancedOrder, Batch, Batches, Order, derived_seed
+from residapt.data.domains import Balance, DomainPair, Labelled, TensorImages
 from residapt.errors import ConfigError
 
 
@@ -92,6 +92,73 @@ def test_shards_are_augmented_independently() -> None:
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:
     with pytest.raises(ConfigError, match="batch_size 5 cannot be shared by 2 processes; use a multiple of 2"):
         Batches(numbered_pair(4, 4), size=5, seed=0, world=2)
+
+
+@given(
+    labels=st.lists(st.integers(0, 4), min_size=1, max_size=12),
+    balance=st.sampled_from(["as-is", "classes"]),
+    few=st.integers(1, 7),
+    steps=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_the_few_labelled_images_are_seen_evenly(
+    labels: list[int], balance: Balance, few: int, steps: int, seed: int
+) -> None:
+    """After any number of steps: each image as often as the others of its class; with balance each class as well."""
+    labelled = Labelled(numbered(len(labels)), torch.tensor(labels))
+    pair = DomainPair(Labelled(numbered(3), torch.arange(3)), numbered(5), labelled, balance)
+    batches = [Batches(pair, size=4, seed=seed, few=few).batch(step) for step in range(steps)]
+    assert all(batch.few is not None and len(batch.few) == few for batch in batches)
+    seen = Counter(int(number) for batch in batches for number in batch.few.flatten())  # type: ignore[union-attr]
+    assert sum(seen.values()) == steps * few
+    for label in set(labels):
+        counts = [seen[number] for number, own in enumerate(labels) if own == label]
+        assert max(counts) - min(counts) <= 1
+    if balance == "classes":
+        totals = [sum(seen[i] for i, own in enumerate(labels) if own == label) for label in set(labels)]
+        assert max(totals) - min(totals) <= 1
+    else:
+        assert max(seen[i] for i in range(len(labels))) - min(seen[i] for i in range(len(labels))) <= 1
+
+
+@given(
+    labels=st.lists(st.integers(0, 3), min_size=1, max_size=15),
+    start=st.integers(0, 60),
+    count=st.integers(1, 20),
+    seed=st.integers(0, 9),
+)
+def test_a_balanced_order_is_one_stream(labels: list[int], start: int, count: int, seed: int) -> None:
+    """However it is cut into pieces, as an order without balance: nothing but the place counts."""
+    whole = BalancedOrder(torch.tensor(labels), seed, "source").take(0, start + count)
+    order = BalancedOrder(torch.tensor(labels), seed, "source")
+    assert torch.equal(order.take(start, count), whole[start:])
+    assert torch.equal(order.take(0, start + count), whole)
+
+
+@given(negatives=st.integers(1, 200), size=st.integers(1, 16).map(lambda n: 2 * n), step=st.integers(0, 20))
+def test_balanced_batches_of_a_rare_class(negatives: int, size: int, step: int) -> None:
+    """Half of every even batch is positive, however many negatives there are; the target is left as it is."""
+    labels = torch.tensor([1, 1, 1] + [0] * negatives)
+    pair = DomainPair(Labelled(numbered(len(labels)), labels), numbered(7), balance="classes")
+    batch = Batches(pair, size=size, seed=0).batch(step)
+    assert int(batch.labels.sum()) == size // 2
+    assert torch.equal(batch.labels, labels[batch.source.flatten().long()])
+    plain = DomainPair(pair.source, pair.target)
+    assert torch.equal(Batches(plain, size=size, seed=0).batch(step).target, batch.target)
+
+
+def test_classes_come_in_a_random_order() -> None:
+    """Else the first share of every batch would be of the first classes."""
+    order = BalancedOrder(torch.arange(5).repeat(4), 0, "source")
+    rounds = [tuple((order.take(5 * r, 5) % 5).tolist()) for r in range(6)]
+    assert all(sorted(one) == list(range(5)) for one in rounds)
+    assert len(set(rounds)) > 3
+
+
+def test_a_labelled_batch_that_cannot_be_shared_is_refused() -> None:
+    with pytest.raises(ConfigError, match="few_batch 3 cannot be shared by 2 processes; use a multiple of 2"):
+        Batches(numbered_pair(4, 4, 2), size=4, seed=0, world=2, few=3)
+    assert Batches(numbered_pair(4, 4), size=4, seed=0, world=2, few=3).batch(0).few is None
 
 
 def test_augmentation_differs_between_steps_and_domains() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from residapt.data.domains import TensorImages
-from residapt.data.same_files import also_among, common_images
+from residapt.data.same_files import also_among, common_images, mark_of, which_among, which_common, which_marked
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -26,6 +26,9 @@ def test_copies_links_and_the_files_themselves_count(tmp_path: Path) -> None:
     assert also_among([copy, link, others[0], new, longer], others) == 3
     assert also_among([new, longer], others) == 0
     assert also_among([new], []) == 0
+    assert which_among([new, copy, longer, link], others) == [False, True, False, True]
+    assert which_marked([new, copy, link], {mark_of(others[2])}) == [False, True, False]
+    assert which_marked([new], ()) == [False]
 
 
 def test_images_in_memory_are_compared_by_pixels() -> None:
@@ -33,3 +36,4 @@ def test_images_in_memory_are_compared_by_pixels() -> None:
     changed = pixels[:2].clone()
     changed[1, 0, 0, 0] += 1e-6
     assert common_images(TensorImages(changed), TensorImages(pixels)) == 1
+    assert which_common(TensorImages(changed), TensorImages(pixels)) == [True, False]

@@ -16,6 +16,7 @@ from residapt.deploy import Prediction, evaluate_folder, load_run, predict_folde
 from residapt.deploy.evaluate import score_logits
 from residapt.errors import ConfigError, DataError
 from residapt.run import RunDirectory
+from residapt.train.detection import OneAgainstRest
 
 Draw = Callable[..., Path]
 
@@ -47,7 +48,7 @@ def test_scores_against_plain_loops(rows: list[tuple[int, list[int]]]) -> None:
         for guess in range(3):
             pairs = sum(y == true and g == guess for y, g in zip(labels, guesses, strict=True))
             assert found.confusion[true][guess] == pairs
-    shares = logits.double().softmax(1).tolist()
+    scores_of = [OneAgainstRest(logits).log_odds(index).tolist() for index in range(3)]
     precisions = []
     for index, scores in enumerate(found.classes):
         own = [y == index for y in labels]
@@ -57,7 +58,7 @@ def test_scores_against_plain_loops(rows: list[tuple[int, list[int]]]) -> None:
         guessed = guesses.count(index)
         assert scores.precision == (pytest.approx(100 * right / guessed) if guessed else None)
         if any(own) and not all(own):
-            precisions.append(average_precision([share[index] for share in shares], own))
+            precisions.append(average_precision(scores_of[index], own))
             assert scores.average_precision == pytest.approx(precisions[-1])
         else:
             assert scores.average_precision is None

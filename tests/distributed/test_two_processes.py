@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,27 @@ class Record(Callback):
 PLAIN = {"norm": False, "dropout": 0.0}
 """Batch norm sees the images of one process only, and each process drops other units: both are left out here."""
 REQUIRED = ("rpt", "dann_flip", "mmd", "rman")
+SKEWED = [0] * 15 + [1] * 10 + [2] * 5
+PLUS = {
+    "prior": {"kind": "estimated", "every": 2, "warmup": 0.0, "max_condition": 1e6},
+    "information": {"weight": 0.3, "gamma": 0.0},
+    "discrepancy": {"steps": 2},
+    "average": {"decay": 0.9, "start": 0.3, "every": 2},
+    "pseudo": {"weight": 0.2, "start": 0.0},
+}
+"""Every part that looks at the whole batch, on class frequencies that give every sample a weight of its own."""
+WEIGHTED = ("rpt+", "dann_flip+", "mmd+", "mk_mmd+", "coral+", "cdan_e+", "adda+")
 OTHERS = ("dann", "confusion", "mk_mmd", "coral", "cdan", "cdan_e", "adda", "two_stream", "source_only", "rpt_fixed")
 
 
 def curve(name: str, steps: int) -> dict[str, Any]:
-    record = Record()
+    record, plus = Record(), name.endswith("+")
+    pair = tiny_pair(torch.float64, augment=False)
     trainer = tiny_trainer(
-        name,
+        name.removesuffix("+"),
         [record],
-        pair=tiny_pair(torch.float64, augment=False),
+        pair=replace(pair, source=replace(pair.source, labels=torch.tensor(SKEWED))) if plus else pair,
+        parts=PLUS if plus else None,
         dtype=torch.float64,
         net=PLAIN,
         rank=RankConfig(every=15, step=8e-2),
@@ -111,7 +124,7 @@ def curve(name: str, steps: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def curves(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """By method: of one process, and of both of two."""
-    lengths = {**dict.fromkeys(REQUIRED, 50), **dict.fromkeys(OTHERS, 6)}
+    lengths = {**dict.fromkeys(REQUIRED, 50), **dict.fromkeys((*OTHERS, *WEIGHTED), 6)}
 
     def work(_rank: int) -> dict[str, Any]:
         return {name: curve(name, steps) for name, steps in lengths.items()}
@@ -120,7 +133,7 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], li
     return work(0), together(work, tmp_path_factory.mktemp("curves"))
 
 
-@pytest.mark.parametrize("name", [*REQUIRED, *OTHERS])
+@pytest.mark.parametrize("name", [*REQUIRED, *OTHERS, *WEIGHTED])
 def test_losses_ranks_and_weights_are_those_of_one_process(
     name: str, curves: tuple[dict[str, Any], list[dict[str, Any]]]
 ) -> None:
@@ -136,6 +149,9 @@ def test_losses_ranks_and_weights_are_those_of_one_process(
         assert torch.equal(tensor, many[1]["weights"][key]), key
     if name == "rpt":
         assert len(one["prunes"]) >= 2, "the test needs ranks that fall twice"
+    if name.endswith("+"):
+        assert int(one["weights"]["prior.counts"][0]) > 0, "the test needs an estimate"
+        assert float(one["losses"][-1]["prior_distance"]) > 0
 
 
 def test_gathered_losses_have_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:

@@ -105,3 +105,25 @@ def test_what_does_not_fit_is_refused() -> None:
         information_maximisation(random_logits(0), torch.ones(3))
     with pytest.raises(DataError, match=r"\(samples, classes\)"):
         information_maximisation(torch.zeros(0, 3))
+
+
+@pytest.mark.parametrize("prior", [None, torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 8.0])
+def test_the_gradient_is_that_of_the_formula(prior: Tensor | None, scale: float) -> None:
+    logits = random_logits(3, scale).requires_grad_()
+    p = logits.softmax(dim=1)
+    log_prior = 0.0 if prior is None else prior.log()
+    mean = p.mean(dim=0)
+    formula = -(p * p.log()).sum(dim=1).mean() + (mean * (mean.log() - log_prior)).sum()
+    (expected,) = torch.autograd.grad(formula, logits)
+    (found,) = torch.autograd.grad(3 * information_maximisation(logits, prior), logits)
+    torch.testing.assert_close(found, 3 * expected, atol=1e-12, rtol=1e-9)
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    logits = random_logits(0).half().requires_grad_()
+    loss = information_maximisation(logits)
+    assert loss.dtype == torch.float32
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.dtype == torch.float16

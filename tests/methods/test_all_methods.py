@@ -13,7 +13,7 @@ from residapt.train.optimiser import build_optimizer
 
 NAMES = method_names()
 SPECIFIED = {
-    *("source_only", "target_only", "fine_tune", "confusion", "mmd", "mk_mmd", "coral", "dann", "dann_flip"),
+    *("source_only", "target_only", "fine_tune", "pooled", "confusion", "mmd", "mk_mmd", "coral", "dann", "dann_flip"),
     *("adda", "two_stream", "dsn", "rman", "cdan", "cdan_e", "rpt_fixed", "rpt"),
 }
 

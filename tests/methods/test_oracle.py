@@ -34,7 +34,10 @@ def test_only_target_only_is_an_oracle(make_mlp, make_mlp_batch):
     assert build("target_only", make_mlp, make_mlp_batch).oracle is True
 
 
-@pytest.mark.parametrize("name", [name for name in method_names() if name not in ("target_only", "fine_tune")])
+NEEDY = ("fine_tune", "pooled")
+
+
+@pytest.mark.parametrize("name", [name for name in method_names() if name not in ("target_only", *NEEDY)])
 def test_no_other_method_sees_target_labels(make_mlp, make_mlp_batch, pair, labelled, name):
     assert training_pair(build(name, make_mlp, make_mlp_batch), pair, labelled) is pair
 
@@ -50,9 +53,12 @@ def test_the_oracle_trains_on_the_labelled_target(make_mlp, make_mlp_batch, pair
         training_pair(method, pair)
 
 
-def test_fine_tuning_needs_labels_and_says_so_before_training(make_mlp, make_mlp_batch, pair, labelled):
-    method = build("fine_tune", make_mlp, make_mlp_batch)
-    with pytest.raises(ConfigError, match="Give some with --target-labels"):
+@pytest.mark.parametrize("name", NEEDY)
+def test_who_needs_labels_says_so_before_training(make_mlp, make_mlp_batch, pair, labelled, name):
+    method = build(name, make_mlp, make_mlp_batch)
+    with pytest.raises(
+        ConfigError, match=f"'{name}' learns from labelled target images.* Give some with --target-labels"
+    ):
         training_pair(method, pair)
     with pytest.raises(ConfigError, match="Give some with --target-labels"):
         # Labels for scoring are no labels for training.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up_detection import detections
 from made_up_run import make_run
 
 from residapt.config import load_config, write_config
@@ -153,6 +155,26 @@ def test_names_from_outside_stay_text(browser: Any, tmp_path: Path) -> None:
     assert "--source" in labels
     assert seen.page.locator("h1").inner_text() == "<img src=x onerror='window.bad=6'>"
     assert "<script>window.bad = 8</script>" in seen.page.locator("#settings").inner_text()
+    seen.page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_the_precision_recall_curve(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    run = make_run(tmp_path / "run", classes=["bird", "drone"], detections=detections())
+    seen = visit(browser, write_report(run), width=width, scheme=scheme)
+    assert seen.console == []
+    chart = seen.page.locator("#detection .chart")
+    assert chart.locator(".scatterlayer path.js-line").count() == 2
+    assert chart.locator(".xtitle").text_content() == "recall"
+    assert chart.locator(".ytitle").text_content() == "precision"
+    assert [text.split(",")[0] for text in chart.locator(".legendtext").all_text_contents()] == [
+        "source only",
+        "adapted",
+    ]
+    assert seen.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    place = os.environ.get("RESIDAPT_PICTURES")
+    if place:
+        seen.page.locator("#detection").screenshot(path=str(Path(place) / f"detection-{width}.png"))
     seen.page.close()
 
 

@@ -121,3 +121,51 @@ def test_a_network_that_is_one_batch_norm_and_one_without_statistics() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False), nn.Linear(2, 2))
     assert list(batch_norms(model)) == []
     assert TwoStream(model, **RANKS)(torch.randn(4, 3), stream="target").shape == (4, 2)
+
+
+@pytest.mark.parametrize("norm", ["per-domain", "shared", "frozen"])
+def test_evaluation_and_merged_model_use_the_statistics_of_the_right_stream(
+    nets: Callable[..., Any], norm: str
+) -> None:
+    """Against statistics that are computed here, by hand, from what the first batch norm is given."""
+    model, x = nets("resnet")
+    two = TwoStream(model, norm=norm, **RANKS).train()
+    start = statistics(model)
+    source, target = x, 2.0 * x + 3.0
+    seen = {}
+    for stream, batch in (("source", source), ("target", target)):
+        given = two.outputs(batch, stream=stream, inner=("bn1:input",)).inner["bn1:input"].detach()
+        seen[stream] = given.mean((0, 2, 3))
+    m, mean = model.bn1.momentum, start["bn1.running_mean"]
+    expected = {
+        "per-domain": {stream: (1 - m) * mean + m * seen[stream] for stream in seen},
+        "shared": dict.fromkeys(seen, (1 - m) * ((1 - m) * mean + m * seen["source"]) + m * seen["target"]),
+        "frozen": dict.fromkeys(seen, mean),
+    }[norm]
+    two.eval()
+    merged = two.merge_and_unload(target).eval()
+    torch.testing.assert_close(model.bn1.running_mean, expected["source"])
+    torch.testing.assert_close(merged.bn1.running_mean, expected["target"])
+    live = {stream: two(target, stream=stream) for stream in ("source", "target")}
+    torch.testing.assert_close(merged(target), live["target"])
+    torch.testing.assert_close(model.eval()(target), live["source"])
+    with torch.no_grad():
+        merged.bn1.running_mean.copy_(expected["source"])
+    same = torch.allclose(merged(target), live["target"])
+    assert same is (norm != "per-domain"), "another stream's statistics give other logits"
+
+
+@pytest.mark.parametrize("norm", ["per-domain", "shared", "frozen"])
+@pytest.mark.parametrize("include", [("*",), ()])
+def test_a_whole_step_updates_the_same_statistics_as_two_passes(
+    nets: Callable[..., Any], norm: str, include: tuple[str, ...]
+) -> None:
+    """Both streams at once (or one network for both, as in DANN) against one call after the other."""
+    model, x = nets("resnet")
+    two = TwoStream(model, norm=norm, include=include, **RANKS).train()
+    apart = copy.deepcopy(two)
+    two.both(x, x + 1.0)
+    apart.outputs(x, stream="source")
+    apart.outputs(x + 1.0, stream="target")
+    for (name, one), (_, other) in zip(two.named_buffers(), apart.named_buffers(), strict=True):
+        torch.testing.assert_close(one, other, msg=name)

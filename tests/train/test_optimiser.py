@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from residapt.methods import MethodConfig, build_method
+from residapt.models.heads import with_bottleneck
 from residapt.train import GroupConfig, TrainConfig
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 
@@ -65,3 +66,11 @@ def test_every_parameter_of_a_method_is_in_one_group(nets: Callable[..., Any], n
     listed = [id(parameter) for parameters in found.values() for parameter in parameters]
     assert sorted(listed) == sorted(id(parameter) for parameter in method.parameters())
     assert {id(p) for p in found["network"]} == {id(p) for p in model.parameters()}
+
+
+def test_the_bottleneck_is_new_as_well_and_learns_with_the_classifier() -> None:
+    model = with_bottleneck(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)), num_classes=3, width=2)
+    config = TrainConfig(network=GroupConfig(lr=1e-3), head=10.0)
+    made = build_optimizer({"network": list(model.parameters())}, config, model)
+    found = {group["name"]: (group["lr"], sum(p.numel() for p in group["params"])) for group in made.param_groups}
+    assert found == {"network": (1e-3, 25), "network.head": (pytest.approx(1e-2), 5 * 2 + 2 + 2 * 3 + 3)}

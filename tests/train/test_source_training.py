@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from residapt.train import TrainConfig, Trainer
 from residapt.train.events import Callback
 from residapt.train.method import Method
 from residapt.train.optimiser import HEAD, build_optimizer, set_learning_rates
-from residapt.train.source import EarlyStopping, HeldOut, run_with_early_stopping
+from residapt.train.source import EarlyStopping, HeldOut, look_at, run_with_early_stopping
 from residapt.train.tensorboard import TensorBoard
 
 LABELS = torch.arange(40) % 2
@@ -75,6 +76,24 @@ def test_training_never_makes_a_network_worse_on_held_out_images() -> None:
     assert best.key >= first.looks[0].key
 
 
+def test_with_balance_a_network_that_finds_nothing_is_no_good() -> None:
+    """Three positives among 27: always saying no is right on 90 %, and on half of the classes."""
+    generator = torch.Generator().manual_seed(4)
+    labels = torch.tensor([1] * 3 + [0] * 27)
+    images = torch.randn(30, 3, generator=generator)
+    held_out = Labelled(TensorImages(images), labels)
+    running = trainer(lr=1e-3, steps=1)
+    last = running.method.two.model[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([3.0, -3.0]))
+    assert look_at(running.method, held_out).accuracy == pytest.approx(90.0)
+    found = look_at(running.method, held_out, balance="classes")
+    assert found.accuracy == pytest.approx(50.0)
+    no, yes = math.log(1 + math.exp(-6)), math.log(1 + math.exp(6))
+    assert found.loss == pytest.approx((no + yes) / 2, rel=1e-5), "each class counts the same"
+
+
 def test_equal_accuracies_are_told_apart_by_the_loss() -> None:
     assert HeldOut(1, 99.0, 0.2).key > HeldOut(2, 99.0, 0.3).key
     assert HeldOut(1, 99.0, 0.9).key > HeldOut(2, 98.0, 0.1).key
@@ -121,7 +140,7 @@ def test_event_files_hold_losses_and_ranks(tmp_path: Path) -> None:
     source = data()
     train = TrainConfig(steps=4, batch_size=10, log_every=2)
     Trainer(method, DomainPair(source, source.images), train, callbacks=[board]).run()
-    found = events.EventAccumulator(str(tmp_path))
+    found = events.EventAccumulator(str(tmp_path / "adapt"))
     found.Reload()
     tags = found.Tags()["scalars"]
     assert {"adapt/class", "adapt/confusion", "adapt/stream", "adapt/total", "ranks_left/0", "ranks_right/2"} <= set(

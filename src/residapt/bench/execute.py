@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from residapt.bench.class_counts import with_truth
 from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
 from residapt.bench.tasks import Task, load_task
@@ -24,6 +25,7 @@ from residapt.methods.fit import fit, make_trainer, source_pair
 from residapt.methods.parameters import count_parameters
 from residapt.models.specs import build_model
 from residapt.selection.guard import measure
+from residapt.streams.standardise import standardised
 from residapt.train import Callback, Curve, GroupConfig, Method, TrainConfig, accuracy
 from residapt.version import __version__
 
@@ -32,7 +34,7 @@ NUM_CLASSES = 10
 
 def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback] = ()) -> dict[str, Any]:
     """Run a plan and give its record. The last iterate counts; target labels are used here, at the end, only."""
-    task = load_task(plan.task, plan.arch, root, plan.pixels)
+    task = load_task(plan.task, plan.arch, root, plan.pixels, plan.counts)
     network = warm_start(plan, task, cache)
     looked_at = LookedAt(task, plan.settings.transform.features)
     before_evidence = looked_at.before(network)
@@ -63,6 +65,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         "selection": "last iterate",
         "label_free": measure(before_evidence, looked_at.after(method)),
         "curve": curve.points,
+        **with_truth(method.record(), task.evaluations[1].data.labels),
         "ranks": {"before": before, "after": method.two.ranks()},
         "parameters": {"before": counts, "after": parameter_counts(method)},
         "seconds": round(seconds, 1),
@@ -76,6 +79,8 @@ def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
     """The network trained on the source, from the cache where another run has made it already."""
     torch.manual_seed(plan.source.seed)
     network = build_model(plan.arch, num_classes=NUM_CLASSES, in_channels=_channels(task))
+    if plan.standardise:
+        standardised(network)
     path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
     if path.exists():
         network.load_state_dict(load_file(path))
@@ -87,12 +92,14 @@ def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
         beta1=0.9,
         network=GroupConfig(lr=plan.source.lr, weight_decay=plan.source.weight_decay),
     )
-    fit("source_only", network, source_pair(task.pair.source), method=MethodConfig(), train=train)
+    settings = MethodConfig(augment=plan.settings.augment)
+    fit("source_only", network, source_pair(task.pair.source), method=settings, train=train)
     cache.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
     temporary.replace(path)
-    return network
+    # Read back: weights that were just trained lie otherwise in memory, which shows in the last digits of a score.
+    return warm_start(plan, task, cache)
 
 
 def parameter_counts(method: Method) -> dict[str, int]:
@@ -121,7 +128,10 @@ def _source_key(plan: Plan) -> str:
     import hashlib
 
     scaled = "" if plan.pixels == "[-1, 1]" else plan.pixels
-    return hashlib.sha256((plan.source.model_dump_json() + scaled).encode()).hexdigest()[:12]
+    changed = plan.settings.augment.model_dump_json() if plan.settings.augment.build() else ""
+    chosen = plan.counts if plan.counts == "balanced" else ""  # the others leave the source as it is
+    input_key = scaled + ("standardised" if plan.standardise else "") + changed + chosen
+    return hashlib.sha256((plan.source.model_dump_json() + input_key).encode()).hexdigest()[:12]
 
 
 def _channels(task: Task) -> int:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import json
-import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import socket
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
+from residapt.bench.engines import WorkEngine
 from residapt.bench.execute import execute
+from residapt.bench.local_engine import LocalEngine
 from residapt.bench.plan import Plan
-from residapt.errors import DataError
+from residapt.errors import DataError, Interrupted
 
 Record = dict[str, Any]
 
@@ -59,8 +62,26 @@ def append_record(path: Path, record: Record) -> None:
 
 def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
     """The plans that have no record yet."""
-    done = {record["key"] for record in read_records([path])}
-    return [plan for plan in plans if plan.key() not in done]
+    done = {_key_of(record) for record in read_records([path])}
+    return [plan for plan in plans if run_key(plan) not in done]
+
+
+def run_key(plan: Plan) -> str:
+    """The key by which a run is known to be done: ``source_only`` after a warm start has no steps to count."""
+    if plan.method == "source_only" and plan.source.steps > 0:
+        plan = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
+    return plan.key()
+
+
+def _key_of(record: Record) -> str:
+    """The key of the plan in a record as this version sees it: settings that are newer than the record have defaults.
+
+    A plan that this version cannot read keeps the key that it was written with.
+    """
+    try:
+        return run_key(Plan.model_validate(record["plan"]))
+    except (KeyError, ValidationError):
+        return str(record["key"])
 
 
 def run_grid(
@@ -69,27 +90,42 @@ def run_grid(
     out: Path,
     root: Path,
     cache: Path,
-    jobs: int = 1,
-    on_record: Callable[[Record], None] = lambda r: None,
+    engine: WorkEngine | None = None,
+    on_record: Callable[[Record], None] = lambda record: None,
+    on_retry: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Run all plans that have no record, ``jobs`` at a time with one thread each."""
+    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
     todo = pending(plans, out)
-    for record in _results(todo, root, cache, jobs):
-        append_record(out, record)
-        on_record(record)
-
-
-def _results(plans: list[Plan], root: Path, cache: Path, jobs: int) -> Iterator[Record]:
-    if jobs == 1 or len(plans) <= 1:
-        for plan in plans:
-            yield _one(plan, root, cache)
+    if not todo:
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_one, plan, root, cache) for plan in plans]
-        for future in as_completed(futures):
-            yield future.result()
+    # Workers may have another working directory.
+    work = partial(run_plan, root=root.absolute(), cache=cache.absolute())
+    done = 0
+    try:
+        with engine or LocalEngine() as workers:
+            for _, record in workers.map(work, todo, name=name_of, on_retry=on_retry):
+                append_record(out, record)
+                done += 1
+                on_record(record)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
+            step=done,
+        ) from None
 
 
-def _one(plan: Plan, root: Path, cache: Path) -> Record:
+def run_plan(plan: Plan, *, root: Path, cache: Path) -> Record:
+    """One run, with one thread, on whichever machine this is."""
     torch.set_num_threads(1)
+    if not root.is_dir():
+        raise DataError(
+            f"data folder '{root}' does not exist on {socket.gethostname()}. Put the data there: every machine reads "
+            "them under the same path."
+        )
     return execute(plan, root=root, cache=cache)
+
+
+def name_of(plan: Plan) -> str:
+    """A run, for messages and process lists."""
+    note = f", {plan.note}" if plan.note else ""
+    return f"{plan.task} {plan.arch} {plan.method} seed {plan.seed}{note} ({plan.key()})"

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from residapt.bench.class_counts import Counts
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import Pixels, Recipe
-from residapt.settings import Settings
+from residapt.settings import Seed, Settings
 from residapt.train.config import TrainConfig
 
 
@@ -25,7 +26,7 @@ class SourceRecipe(Settings):
     """Learning rate of Adam."""
     weight_decay: float = Field(2.5e-5, ge=0)
     """L2 penalty (ADDA's value)."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of initialisation and order."""
 
     @classmethod
@@ -51,18 +52,22 @@ class Plan(Settings):
     """Model spec."""
     method: str
     """Name of the method."""
-    seed: int
+    seed: Seed
     """The run's number."""
     varied: Literal["all", "order"] = "all"
     """What the seed changes: warm start, initialisation and order, or the order of samples only."""
     recipe: str = "common"
-    """Name of the recipe: common to all methods, or a method's own."""
+    """Name of the recipe: common to all methods, a method's own, or plus."""
     note: str = ""
     """What this run is for, for instance a sweep; runs with another note are other runs."""
     tries: int = 1
     """How many settings were tried, without target labels, before this one was chosen."""
     pixels: Pixels = "[-1, 1]"
     """How pixels are scaled; networks that bring a scale of their own keep it."""
+    counts: Counts = "all"
+    """Which images: all, equally many of each class in both domains, or a target with skewed classes."""
+    standardise: bool = False
+    """Whether the network standardises each image by itself before anything else."""
     source: SourceRecipe = SourceRecipe()
     """The warm start."""
     train: TrainConfig = TrainConfig()

@@ -9,7 +9,7 @@ from residapt.bench.plan import Plan, SourceRecipe, make_plans
 from residapt.config import Config, load_config, merged
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
-from residapt.methods.recipes import Recipe, recipe_for
+from residapt.methods.recipes import Recipe, recipe_for, split_plus
 
 EVALUATE_EVERY, LOG_EVERY = 1000, 500
 
@@ -26,12 +26,14 @@ def recipe_plans(
     **others: Any,
 ) -> list[Plan]:
     """The plans of a grid; ``changes`` (``a.b=c``) come after the recipe, ``steps`` after both."""
-    if recipe not in ("common", "own"):
-        raise ConfigError(f"--recipe {recipe!r}: use 'common' or 'own'.")
+    if recipe not in ("common", "own", "plus"):
+        raise ConfigError(f"--recipe {recipe!r}: use 'common', 'own' or 'plus'.")
     plans = []
-    for name in methods:
+    for given in methods:
+        name, plus = split_plus(given)
         check_method(name)
-        chosen = recipe_for(name, recipe)  # type: ignore[arg-type]
+        kind = "plus" if plus else recipe
+        chosen = recipe_for(name, kind)  # type: ignore[arg-type]
         config = _configuration(chosen, steps, changes)
         plans += make_plans(
             task,
@@ -41,8 +43,9 @@ def recipe_plans(
             train=config.train,
             settings=method_settings(config),
             source=SourceRecipe.of(chosen),
-            recipe=recipe,
+            recipe=kind,
             pixels=chosen.pixels,
+            standardise=config.model.standardise,
             **others,
         )
     # Seeds outside, so that every method soon has its first run.
@@ -52,6 +55,7 @@ def recipe_plans(
 def _configuration(recipe: Recipe, steps: int | None, changes: Sequence[str]) -> Config:
     looks = {"train": {"evaluate_every": EVALUATE_EVERY, "log_every": LOG_EVERY}}
     base = {"train": recipe.train.model_dump(mode="json"), **recipe.method.model_dump(mode="json")}
+    base["model"] = {"standardise": recipe.standardise}
     last = [f"train.steps={steps}"] if steps is not None else []
     return load_config(None, [*changes, *last], base=merged(base, looks))
 

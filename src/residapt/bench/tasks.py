@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from residapt.bench.class_counts import Counts, with_counts
 from residapt.data.digits import read_mnist, read_svhn, read_usps
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.imageset import ImageSet
@@ -35,14 +36,16 @@ class Task:
     """Names and checksums of what was read."""
 
 
-def load_task(name: str, arch: str, root: Path, pixels: Pixels = "[-1, 1]") -> Task:
+def load_task(name: str, arch: str, root: Path, pixels: Pixels = "[-1, 1]", counts: Counts = "all") -> Task:
     """Read a task's files; the target's training labels stay behind in its evaluation."""
     if name not in TASKS:
         raise ConfigError(f"there is no task '{name}'; tasks: {', '.join(TASKS)}.")
     source, target = TASKS[name]
     spec = input_spec(arch)
     sets = {
-        (which, split): _read(which, split, root, spec) for which in (source, target) for split in ("train", "test")
+        (which, split): with_counts(_read(which, split, root, spec), counts, target=which == target)
+        for which in (source, target)
+        for split in ("train", "test")
     }
     train_s, test_s = sets[source, "train"], sets[source, "test"]
     train_t, test_t = sets[target, "train"], sets[target, "test"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,9 +32,18 @@ def adapt(
     target: Annotated[
         Path | None, _option("--target", "-t", help="Folder of unlabelled images, at any depth.", panel=DATA)
     ] = None,
+    target_labels: Annotated[
+        Path | None,
+        _option(
+            "--target-labels", help="A few labelled target images: CSV file (path,class) or class folders.", panel=DATA
+        ),
+    ] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="New folder for the result.", panel=RESULT)] = None,
     evaluate: Annotated[
         Path | None, _option("--evaluate", help="Labelled folder to score at the end; never trained on.", panel=DATA)
+    ] = None,
+    positive: Annotated[
+        str | None, _option("--positive", help="Class to be found; average precision is of it.", panel=DATA)
     ] = None,
     image_size: Annotated[int | None, _option("--image-size", help="Height and width in pixels.", panel=DATA)] = None,
     model: Annotated[
@@ -46,8 +56,20 @@ def adapt(
     base: Annotated[
         Path | None, _option("--base", help="Run or weights already trained on the source; skips that.", panel=NETWORK)
     ] = None,
+    layers: Annotated[
+        str | None,
+        _option("--layers", help="Layers to transform: name patterns, separated by commas.", panel=NETWORK),
+    ] = None,
+    freeze: Annotated[
+        str | None,
+        _option("--freeze", help="Stages that neither stream changes: patterns, separated by commas.", panel=NETWORK),
+    ] = None,
     method: Annotated[
         str | None, _option("--method", help="How to adapt; see residapt methods.", panel=TRAINING)
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        _option("--recipe", help="paper, or plus: also fits the target's class frequencies.", panel=TRAINING),
     ] = None,
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
@@ -63,6 +85,10 @@ def adapt(
     resume: Annotated[
         Path | None, _option("--resume", help="Go on with a run that was stopped, where it was.", panel=RESULT)
     ] = None,
+    trust_code: Annotated[
+        bool,
+        _option("--trust-code", help="Run the code that a configuration or run names as its network.", panel=NETWORK),
+    ] = False,
     tensorboard: Annotated[
         bool, _option("--tensorboard", help="Write event files for TensorBoard.", panel=RESULT)
     ] = False,
@@ -79,12 +105,17 @@ def adapt(
     given = {
         "data.source": source,
         "data.target": target,
+        "data.target_labels": target_labels,
         "data.evaluate": evaluate,
+        "data.positive": positive,
         "data.image_size": image_size,
         "model.spec": model,
         "model.weights": weights,
         "model.base": base,
+        "transform.include": _patterns(layers),
+        "transform.freeze": _patterns(freeze),
         "method": method,
+        "recipe": recipe,
         "train.steps": steps,
         "device": device,
         "seed": seed,
@@ -108,13 +139,21 @@ def adapt(
         config=settings,
         source=settings.data.source,
         target=settings.data.target,
+        target_labels=settings.data.target_labels,
         evaluate=settings.data.evaluate,
         out=out,
         resume=resume is not None,
         console=console,
         tensorboard=tensorboard,
+        # A spec that was typed is the user's own word; one in a file may be anybody's.
+        trust_code=trust_code or (resume is None and typed_spec(model, changes or ())),
     )
     show_result(run_request(request), out)
+
+
+def typed_spec(model: str | None, changes: Sequence[str]) -> bool:
+    """Whether the network was named on the command line."""
+    return model is not None or any(text.partition("=")[0].strip() == "model.spec" for text in changes)
 
 
 def _shown_if_finished(path: Path) -> bool:
@@ -132,6 +171,10 @@ def _shown_if_finished(path: Path) -> bool:
     for line in (f"Run {path} has finished already.", *result_lines(summary, path)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return True
+
+
+def _patterns(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _overrides(given: dict[str, Any]) -> list[str]:
@@ -158,6 +201,7 @@ def result_lines(summary: RunSummary, out: Path) -> list[str]:
         "",
         _verdict(summary),
         *_accuracy(summary),
+        *_detection(summary),
         *_ranks(summary),
         f"Files in {out}: {there}. Open report.html first.",
         f"Next: residapt predict {shlex.quote(str(out))} images/ -o predictions.csv",
@@ -188,6 +232,17 @@ def _accuracy(summary: RunSummary) -> list[str]:
     return [
         f"Accuracy on {after.name} ({after.images} images, {after.protocol}): {before.percent:.1f} % with the source "
         f"network, {after.percent:.1f} % adapted."
+    ]
+
+
+def _detection(summary: RunSummary) -> list[str]:
+    if not summary.detections:
+        return []
+    before, after = (next(d for d in summary.detections if d.stage == s) for s in ("source_only", "adapted"))
+    found = after.detection
+    return [
+        f"Average precision of '{found.positive}' ({found.positives} images against {found.negatives} others): "
+        f"{before.detection.average_precision:.3f} with the source network, {found.average_precision:.3f} adapted."
     ]
 
 

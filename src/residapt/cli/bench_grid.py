@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from residapt.cli.app import bench_app, console
+from residapt.cli.app import bench_app, console, messages
+from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 
 DataRoot = Annotated[
@@ -27,12 +28,17 @@ def grid_command(task: str, title: str) -> None:
         arch: Annotated[str, typer.Option(help="Network: lenet, svhnet, dtn, ...")] = "lenet",
         methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "source_only,dann_flip,rpt",
         seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
-        first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-        recipe: Annotated[str, typer.Option(help="common: one for all methods; own: each as published.")] = "common",
+        first_seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="The first seed.")] = 0,
+        recipe: Annotated[
+            str, typer.Option(help="common or plus: one for all methods (rpt+ is rpt by plus); own: as published.")
+        ] = "common",
+        counts: Annotated[str, typer.Option(help="Images: all, balanced classes, or a skewed target.")] = "all",
         steps: Annotated[
             int | None, typer.Option(min=0, help="Adaptation steps of each run; the recipe's when not given.")
         ] = None,
-        jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
+        engine: EngineOption = "local",
+        jobs: JobsOption = None,
+        address: AddressOption = None,
         vary: Annotated[str, typer.Option(help="What a seed changes: all, or order.")] = "all",
         note: Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")] = "",
         tries: Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")] = 1,
@@ -40,11 +46,14 @@ def grid_command(task: str, title: str) -> None:
         out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
         cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
     ) -> None:
+        from residapt.bench.engines import make_engine
         from residapt.bench.grid import run_grid
         from residapt.bench.recipe_plans import recipe_plans
 
         if vary not in ("all", "order"):
             raise ConfigError(f"--vary {vary!r}: use 'all' or 'order'.")
+        if counts not in ("all", "balanced", "skewed"):
+            raise ConfigError(f"--counts {counts!r}: use 'all', 'balanced' or 'skewed'.")
         plans = recipe_plans(
             task,
             arch,
@@ -54,6 +63,7 @@ def grid_command(task: str, title: str) -> None:
             steps=steps,
             changes=changes or (),
             varied=vary,
+            counts=counts,
             note=note,
             tries=tries,
         )
@@ -62,8 +72,9 @@ def grid_command(task: str, title: str) -> None:
             out=out or Path("benchmarks/results") / f"{task}.jsonl",
             root=data_root(data),
             cache=cache,
-            jobs=jobs,
+            engine=make_engine(engine, jobs=jobs, address=address),
             on_record=lambda record: console.print(_line(record), highlight=False),
+            on_retry=lambda text: messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 
 MODULES = (
     "adapt",
+    "tune",
     "predict",
     "evaluate",
     "export",
@@ -14,6 +15,9 @@ MODULES = (
     "settings",
     "bench_speed",
     "bench_grid",
+    "bench_records",
+    "bench_office31",
+    "bench_uav",
     "report",
 )
 

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from residapt.cli.app import app, console
+from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED
 
 if TYPE_CHECKING:
     from residapt.demo import DemoResult
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: residapt demo -o run-demo --seed 1")
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the run directory.")] = Path("run-demo"),
-    seed: Annotated[int, typer.Option(help="First seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="First seed of everything.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run, one after the other.")] = 1,
     methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas.")] = "dann_flip,rpt",
     threads: Annotated[int, typer.Option(min=0, help="Threads for computing; 0 leaves it to torch.")] = 0,

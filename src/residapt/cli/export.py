@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residapt.cli.app import app, console
-from residapt.cli.options import BaseOption, OverwriteOption, RunArgument
+from residapt.cli.options import BaseOption, OverwriteOption, RunArgument, TrustOption
 
 
 @app.command(epilog="Example: residapt export run/ --format onnx -o camera-7.onnx")
@@ -22,6 +22,7 @@ def export(
     ] = None,
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
+    trust_code: TrustOption = False,
 ) -> None:
     """Write the target network for other programs, checked against the network itself."""
     from residapt.atomic import refuse_existing
@@ -32,7 +33,7 @@ def export(
         raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {form!r}.")
     path = out or default_output(run, form)
     refuse_existing(path, overwrite=overwrite)
-    done = export_run(load_run(run, base=base), form, path, overwrite=overwrite)
+    done = export_run(load_run(run, base=base, trust_code=trust_code), form, path, overwrite=overwrite)
     check = (
         "the same tensors" if form in ("safetensors", "state-dict") else f"logits agree within {done.difference:.0e}"
     )

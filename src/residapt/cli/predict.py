@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from residapt.cli.app import app, messages
-from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument
+from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
 from residapt.cli.progress import image_progress, list_unreadable
 
 _FORMATS: dict[str | None, Literal["csv", "jsonl"] | None] = {None: None, "csv": "csv", "jsonl": "jsonl"}
@@ -30,6 +30,7 @@ def predict(
     device: DeviceOption = "auto",
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
+    trust_code: TrustOption = False,
 ) -> None:
     """Write path, class and probability of every image; unreadable ones are listed."""
     from residapt.atomic import refuse_existing
@@ -41,7 +42,7 @@ def predict(
     rows_as = _FORMATS[form]
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
-    deployed = load_run(run, base=base, device=device)
+    deployed = load_run(run, base=base, device=device, trust_code=trust_code)
     with image_progress("predicting") as on_images:
         rows = predict_folder(deployed, images, batch_size=batch_size, on_images=on_images)
         if out is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from residapt.data.domains import DomainPair, Images, Labelled
+from residapt.data.domains import Balance, DomainPair, Images, Labelled
 from residapt.errors import ConfigError
 
 
@@ -65,20 +65,50 @@ class Order:
         return self._permutation
 
 
-class Batches:
-    """``batch(step)`` draws from both domains; with several processes each gets its share of the global batch."""
+class BalancedOrder:
+    """Sample order in which every class comes equally often, and every image of a class as often as the others.
 
-    def __init__(self, pair: DomainPair, *, size: int, seed: int, rank: int = 0, world: int = 1) -> None:
-        if size % world:
-            raise ConfigError(f"batch_size {size} cannot be shared by {world} processes; use a multiple of {world}.")
-        self.pair, self.size, self.seed = pair, size, seed
-        self.share = slice(rank * size // world, (rank + 1) * size // world)
-        self.orders = {
-            "source": Order(len(pair.source.images), seed, "source"),
+    The endless stream goes in rounds. Each class comes once in a round, at a random place, with the next image of the
+    class's own :class:`Order`; so round r holds image number r of every class, and the stream needs no state either.
+    """
+
+    def __init__(self, labels: Tensor, seed: int, name: str) -> None:
+        self.members = [(labels == label).nonzero().flatten() for label in sorted(set(labels.tolist()))]
+        self.own = [Order(len(m), seed, f"{name}/class {place}") for place, m in enumerate(self.members)]
+        self.rounds = Order(len(self.members), seed, f"{name}/round")
+
+    def take(self, start: int, count: int) -> Tensor:
+        """The indices of ``count`` samples from place ``start`` of the endless stream."""
+        classes = len(self.members)
+        first, end = start // classes, -(-(start + count) // classes)
+        images = torch.stack(
+            [members[own.take(first, end - first)] for members, own in zip(self.members, self.own, strict=True)]
+        )
+        places = self.rounds.take(first * classes, (end - first) * classes)
+        numbers = torch.arange(end - first).repeat_interleave(classes)
+        return images[places, numbers][start - first * classes :][:count]
+
+
+class Batches:
+    """``batch(step)`` draws from both domains; with several processes each gets its share of the global batch.
+
+    ``few`` is the number of labelled target images in a step, by default as many as of each domain: a few images are
+    repeated in it, each as often as the others, which leaves their mean as it is and batch norm enough to look at.
+    """
+
+    def __init__(
+        self, pair: DomainPair, *, size: int, seed: int, rank: int = 0, world: int = 1, few: int | None = None
+    ) -> None:
+        self.pair, self.seed = pair, seed
+        self.sizes = {"source": size, "target": size}
+        self.orders: dict[str, Order | BalancedOrder] = {
+            "source": _labelled_order(pair.source, pair.balance, seed, "source"),
             "target": Order(len(pair.target), seed, "target"),
         }
         if pair.few is not None:
-            self.orders["few"] = Order(len(pair.few.images), seed, "few")
+            self.sizes["few"] = size if few is None else few
+            self.orders["few"] = _labelled_order(pair.few, pair.balance, seed, "few")
+        self.shares = {name: _share(name, count, rank, world) for name, count in self.sizes.items()}
 
     def batch(self, step: int) -> Batch:
         """The batch of that step: the same whenever and by whomever it is asked."""
@@ -93,8 +123,22 @@ class Batches:
         return self._fetch(data.images, index, step, name), data.labels[index]
 
     def _index(self, step: int, name: str) -> Tensor:
-        return self.orders[name].take(step * self.size, self.size)[self.share]
+        size = self.sizes[name]
+        return self.orders[name].take(step * size, size)[self.shares[name]]
 
     def _fetch(self, images: Images, index: Tensor, step: int, name: str) -> Tensor:
-        generator = torch.Generator().manual_seed(derived_seed(self.seed, name, "augment", step, self.share.start))
+        generator = torch.Generator().manual_seed(
+            derived_seed(self.seed, name, "augment", step, self.shares[name].start)
+        )
         return images.fetch(index, generator)
+
+
+def _labelled_order(data: Labelled, balance: Balance, seed: int, name: str) -> Order | BalancedOrder:
+    return BalancedOrder(data.labels, seed, name) if balance == "classes" else Order(len(data.images), seed, name)
+
+
+def _share(name: str, size: int, rank: int, world: int) -> slice:
+    if size % world:
+        setting = "few_batch" if name == "few" else "batch_size"
+        raise ConfigError(f"{setting} {size} cannot be shared by {world} processes; use a multiple of {world}.")
+    return slice(rank * size // world, (rank + 1) * size // world)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from residapt.errors import DataError
 
 BatchTransform = Callable[[Tensor, torch.Generator], Tensor]
+Balance = Literal["as-is", "classes"]
+"""Labelled images as often as they are, or each class as often as every other."""
 
 
 class Images(Protocol):
@@ -44,6 +46,26 @@ class TensorImages:
         """A batch of floats."""
         batch = self.images[index]
         return batch.float() if self.transform is None else self.transform(batch, generator)
+
+
+class JoinedImages:
+    """The images of one set, then those of another."""
+
+    def __init__(self, first: Images, second: Images) -> None:
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """The images at ``index``, in that order."""
+        border = len(self.first)
+        parts = ((self.first, index < border, 0), (self.second, index >= border, border))
+        places = [inside.nonzero().flatten() for _, inside, _ in parts]
+        pieces = [
+            images.fetch(index[inside] - shift, generator) for images, inside, shift in parts if bool(inside.any())
+        ]
+        return torch.cat(pieces)[torch.cat(places).argsort()]
 
 
 @dataclass(frozen=True)
@@ -83,6 +105,8 @@ class DomainPair:
     source: Labelled
     target: Images
     few: Labelled | None = None
+    balance: Balance = "as-is"
+    """How the batches of both labelled sets are drawn."""
 
     def __post_init__(self) -> None:
         if isinstance(self.target, Labelled):

@@ -91,23 +91,23 @@ def open_target(data: Any, reading: Reading) -> OpenImages:
     """The unlabelled target: a folder, images, a DataLoader or a data set. Labels beside the images are not read."""
     if isinstance(data, (str, Path)):
         root = Path(data)
-        return _open_files(scan_target(root), root, reading, "target")[0]
+        return open_files(scan_target(root), root, reading, "target")[0]
     if isinstance(data, (tuple, list)) and _is_pair(data):
         data = data[0]
     return _open_images(data, reading, "target")
 
 
-def open_evaluation(data: Any, reading: Reading, classes: Sequence[str]) -> OpenLabelled:
-    """A labelled set that is only scored; its classes are among the source's."""
+def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: str = "evaluate") -> OpenLabelled:
+    """A labelled set beside the source, for instance one that is only scored; its classes are among the source's."""
     if isinstance(data, (str, Path)):
-        return _open_folders(scan_labelled(Path(data), classes), reading, "evaluate")
-    opened = _open_labelled(data, reading, "evaluate", None)
-    opened.plain.check_classes(len(classes), "evaluate")
+        return _open_folders(scan_labelled(Path(data), classes), reading, what)
+    opened = _open_labelled(data, reading, what, None)
+    opened.plain.check_classes(len(classes), what)
     return replace(opened, classes=tuple(classes))
 
 
 def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabelled:
-    images, kept = _open_files(found.paths, found.root, reading, what)
+    images, kept = open_files(found.paths, found.root, reading, what)
     labels = found.labels[kept]
     if what == "source":
         gone = sorted(set(found.labels.tolist()) - set(labels.tolist()))
@@ -119,7 +119,8 @@ def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabel
     return OpenLabelled(replace(images, notes=(*found.notes, *images.notes)), labels, found.classes)
 
 
-def _open_files(paths: Sequence[Path], root: Path, reading: Reading, what: str) -> tuple[OpenImages, Tensor]:
+def open_files(paths: Sequence[Path], root: Path, reading: Reading, what: str) -> tuple[OpenImages, Tensor]:
+    """The files that can be read, named from ``root``, and which of the given ones they are."""
     decoded = decode_all(paths, reading.form, what=what, budget=reading.cache, on_image=reading.on_image)
     train, plain = reading.transforms()
 

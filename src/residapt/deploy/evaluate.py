@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from residapt.data.decode import list_images
-from residapt.data.folders import scan_labelled
-from residapt.data.same_files import also_among
+from residapt.data.folders import ClassFolders, scan_labelled
+from residapt.data.same_files import also_among, which_marked
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
 from residapt.settings import Settings
+from residapt.train.detection import Detection, OneAgainstRest, average_precision, check_positive, detect
 
 
 class ClassScores(Settings):
@@ -53,6 +53,10 @@ class FolderScores(Settings):
     """Each class, in the order of the outputs."""
     confusion: list[list[int]]
     """Counts: a row for each true class, a column for each predicted one."""
+    detection: Detection | None = None
+    """Average precision and the precision-recall curve of the positive class, for two classes or where one is named."""
+    left_out: int = 0
+    """Images that were not scored, because the run has trained on their labels."""
     unreadable: dict[str, str] = Field(default_factory=dict)
     """Files that were left out, with the reason."""
 
@@ -62,35 +66,56 @@ def evaluate_folder(
     folder: Path,
     *,
     batch_size: int = 64,
+    positive: str | None = None,
     on_images: Callable[[int, int], None] = lambda done, total: None,
 ) -> FolderScores:
-    """Score a folder of class folders; of each image only logits and label are kept."""
+    """Score a folder of class folders; of each image only logits and label are kept.
+
+    ``positive`` is the class to be found; of two classes it is the one with fewer images unless it is named. Images
+    whose labels the run has trained on are left out.
+    """
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}.")
-    found = scan_labelled(folder, deployed.classes)
-    logits, places, done = [], [], 0
+    check_positive(positive, deployed.classes)
+    found, left_out = _without_trained(scan_labelled(folder, deployed.classes), deployed)
+    # One block from the start: small pieces that stay, between batches that go, keep the heap from being used again.
+    logits = torch.empty(len(found.paths), len(deployed.classes))
+    readable, done = torch.zeros(len(found.paths), dtype=torch.bool), 0
     unreadable: dict[str, str] = {}
     for batch in decoded_batches(found.paths, deployed.input, batch_size):
         unreadable |= {bad.path.relative_to(folder).as_posix(): bad.reason for bad in batch.unreadable}
         if len(batch.places):
-            logits.append(deployed.logits(batch.pixels))
-            places.append(batch.places)
+            logits[batch.places] = deployed.logits(batch.pixels)
+            readable[batch.places] = True
         done += len(batch.places) + len(batch.unreadable)
         on_images(done, len(found.paths))
-    if not logits:
+    if not bool(readable.any()):
         raise DataError(f"none of the {len(found.paths)} images in '{folder}' can be read. Give another folder.")
-    scores = score_logits(torch.cat(logits), found.labels[torch.cat(places)], deployed.classes)
+    scores = score_logits(logits[readable], found.labels[readable], deployed.classes, positive)
     protocol = _protocol(found.paths, deployed.target)
-    return scores.model_copy(update={"protocol": protocol, "unreadable": unreadable})
+    return scores.model_copy(update={"protocol": protocol, "unreadable": unreadable, "left_out": left_out})
 
 
-def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> FolderScores:
-    """The scores of logits (n, classes) against labels (n,)."""
+def _without_trained(found: ClassFolders, deployed: DeployedModel) -> tuple[ClassFolders, int]:
+    """The folder without the images that were labelled target images of the run, wherever they lie now."""
+    trained = which_marked(found.paths, deployed.labelled)
+    kept = [place for place, known in enumerate(trained) if not known]
+    if not kept:
+        raise DataError(
+            f"all {len(found.paths)} images in '{found.root}' are among those whose labels the run has trained on. "
+            "Give images that it has not seen with their labels."
+        )
+    rest = replace(found, paths=tuple(found.paths[place] for place in kept), labels=found.labels[kept])
+    return rest, len(trained) - len(kept)
+
+
+def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...], positive: str | None = None) -> FolderScores:
+    """The scores of logits (n, classes) against labels (n,); ``positive`` is the class to be found."""
     count = len(classes)
     predicted = logits.argmax(1)
     confusion = torch.bincount(labels * count + predicted, minlength=count * count).view(count, count)
-    probabilities = logits.double().softmax(1).numpy()
-    rows = [_score_class(i, name, confusion, probabilities, labels.numpy()) for i, name in enumerate(classes)]
+    ranked = OneAgainstRest(logits)
+    rows = [_score_class(i, name, confusion, ranked, labels) for i, name in enumerate(classes)]
     return FolderScores(
         images=len(labels),
         accuracy=100.0 * float(confusion.diagonal().sum()) / len(labels),
@@ -99,12 +124,11 @@ def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> Fo
         protocol="unknown",
         classes=rows,
         confusion=confusion.tolist(),
+        detection=detect(logits, labels, classes, positive),
     )
 
 
-def _score_class(
-    index: int, name: str, confusion: Tensor, probabilities: np.ndarray, labels: np.ndarray
-) -> ClassScores:
+def _score_class(index: int, name: str, confusion: Tensor, ranked: OneAgainstRest, labels: Tensor) -> ClassScores:
     right, images = int(confusion[index, index]), int(confusion[index].sum())
     guesses = int(confusion[:, index].sum())
     both = 0 < images < len(labels)
@@ -113,7 +137,7 @@ def _score_class(
         images=images,
         accuracy=100.0 * right / images if images else None,
         precision=100.0 * right / guesses if guesses else None,
-        average_precision=float(average_precision_score(labels == index, probabilities[:, index])) if both else None,
+        average_precision=average_precision(ranked.log_odds(index), labels == index) if both else None,
     )
 
 

@@ -42,15 +42,22 @@ class Exported:
     """Bytes."""
 
 
-def export_run(run: DeployedModel | Path | str, form: Format, out: Path | str, *, overwrite: bool = False) -> Exported:
-    """Write a run's network in one of :data:`FORMATS`."""
+def export_run(
+    run: DeployedModel | Path | str,
+    form: Format,
+    out: Path | str,
+    *,
+    overwrite: bool = False,
+    trust_code: bool = False,
+) -> Exported:
+    """Write a run's network in one of :data:`FORMATS`; ``trust_code`` is that of :func:`load_run`."""
     if form not in FORMATS:
         raise ConfigError(f"export format must be one of {', '.join(FORMATS)}, got {form!r}.")
     path = Path(out)
     if path.suffix.lower() != SUFFIXES[form]:
         raise ConfigError(f"output '{path}' should end in '{SUFFIXES[form]}' for the format {form}.")
     refuse_existing(path, overwrite=overwrite)
-    deployed = run if isinstance(run, DeployedModel) else load_run(run)
+    deployed = run if isinstance(run, DeployedModel) else load_run(run, trust_code=trust_code)
     with atomic_file(path, overwrite=overwrite) as temporary:
         difference = _write(deployed, form, temporary)
         size = temporary.stat().st_size

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from residapt.config import read_toml
+from residapt.data.labels_record import read_records
+from residapt.data.same_files import Mark
 from residapt.data.transforms import to_float
 from residapt.deploy.model_file import read_model_metadata
 from residapt.engine import Engine
 from residapt.errors import ConfigError, ModelError
 from residapt.models import build_model, input_spec, load_weights, with_bottleneck
+from residapt.models.trust import refuse_code
 from residapt.run import RunDirectory
 from residapt.streams import AdapterMetadata, Input, load, read_config
 from residapt.streams.adapter_format import CONFIG
+from residapt.streams.standardise import standardised
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +35,8 @@ class DeployedModel:
     device: torch.device
     target: Path | None = None
     """The folder that was adapted to, where the run names one."""
+    labelled: frozenset[Mark] = frozenset()
+    """The images whose labels the run has trained on."""
 
     @torch.inference_mode()
     def logits(self, pixels: Tensor) -> Tensor:
@@ -41,17 +47,20 @@ class DeployedModel:
         return logits.float().cpu()
 
 
-def load_run(path: Path | str, *, base: Path | str | None = None, device: str = "cpu") -> DeployedModel:
+def load_run(
+    path: Path | str, *, base: Path | str | None = None, device: str = "cpu", trust_code: bool = False
+) -> DeployedModel:
     """Read a run directory, a ``model.safetensors`` or an adapter folder.
 
     ``base`` is the base network's file with weights, or its run, for an adapter that does not carry them; the run
-    around an adapter is found without it.
+    around an adapter is found without it. A file whose network is ``package.module:factory`` is refused unless
+    ``trust_code`` allows to import that module and to call that function.
     """
     path = Path(path)
     if path.is_file():
-        return _from_file(path, device)
+        return _from_file(path, device, trust_code)
     if (path / CONFIG).is_file():
-        return _from_adapter(path, None if base is None else Path(base), device)
+        return _from_adapter(path, None if base is None else Path(base), device, trust_code)
     if not path.is_dir():
         raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
     run = RunDirectory.open(path)
@@ -59,23 +68,24 @@ def load_run(path: Path | str, *, base: Path | str | None = None, device: str = 
         raise ConfigError(
             f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."
         )
-    return _from_file(run.model, device, _target_of(run))
+    labelled = frozenset(record.mark for record in read_records(run.labelled))
+    return replace(_from_file(run.model, device, trust_code), target=_target_of(run), labelled=labelled)
 
 
-def _from_file(file: Path, device: str, target: Path | None = None) -> DeployedModel:
+def _from_file(file: Path, device: str, trust_code: bool) -> DeployedModel:
     metadata = read_model_metadata(file)
-    network = build_network(metadata, str(file))
+    network = build_network(metadata, str(file), trust_code=trust_code)
     missing = load_weights(network, file)
     if missing:
         raise ModelError(
             f"model file '{file}' does not fit its own spec '{metadata.model}': '{missing[0]}' is not as expected."
         )
-    return _deployed(network, metadata, device, target)
+    return _deployed(network, metadata, device)
 
 
-def _from_adapter(path: Path, base: Path | None, device: str) -> DeployedModel:
+def _from_adapter(path: Path, base: Path | None, device: str, trust_code: bool) -> DeployedModel:
     config = read_config(path)
-    network = build_network(config, str(path))
+    network = build_network(config, str(path), trust_code=trust_code)
     whole = set(config.carried) == set(config.tensors)
     weights = _base_weights(path, base)
     if weights is not None and not whole:
@@ -86,7 +96,7 @@ def _from_adapter(path: Path, base: Path | None, device: str) -> DeployedModel:
         if whole or weights is not None:
             raise
         raise ModelError(f"{error} This adapter does not carry its base: name the file with --base.") from None
-    return _deployed(two.merge_and_unload(), config, device, None)
+    return _deployed(two.merge_and_unload(), config, device)
 
 
 def _base_weights(adapter: Path, base: Path | None) -> Path | None:
@@ -97,8 +107,9 @@ def _base_weights(adapter: Path, base: Path | None) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def build_network(metadata: AdapterMetadata, where: str) -> nn.Module:
-    """The network that the metadata describe, with weights yet to be loaded."""
+def build_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = False) -> nn.Module:
+    """The network that the metadata describe, with weights yet to be loaded; code is run only with ``trust_code``."""
+    refuse_code(metadata.model, where=f"'{where}'", trust_code=trust_code)
     if metadata.model is None or metadata.input is None:
         raise ModelError(
             f"'{where}' does not name its network and input, since it was made from a module and tensors. "
@@ -114,16 +125,16 @@ def build_network(metadata: AdapterMetadata, where: str) -> nn.Module:
     )
     if metadata.bottleneck is not None:
         network = with_bottleneck(network, num_classes=len(metadata.classes), width=metadata.bottleneck)
-    return network
+    return standardised(network) if metadata.standardise else network
 
 
-def _deployed(network: nn.Module, metadata: AdapterMetadata, device: str, target: Path | None) -> DeployedModel:
+def _deployed(network: nn.Module, metadata: AdapterMetadata, device: str) -> DeployedModel:
     # build_network has refused metadata without them
     assert metadata.input is not None
     assert metadata.model is not None
     place = _device(device)
     network = network.to(place).eval().requires_grad_(False)
-    return DeployedModel(network, metadata.classes, metadata.input, metadata.model, metadata, place, target)
+    return DeployedModel(network, metadata.classes, metadata.input, metadata.model, metadata, place)
 
 
 def _target_of(run: RunDirectory) -> Path | None:

@@ -10,6 +10,7 @@ from residapt.losses.adversarial import (
     reverse_gradient,
     uniform_loss,
 )
+from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.information import information_maximisation
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, rbf_mmd
 from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
@@ -38,4 +39,5 @@ __all__ = [
     "scale_invariant_mse",
     "stream_loss",
     "uniform_loss",
+    "weighted_cross_entropy",
 ]

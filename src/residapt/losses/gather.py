@@ -53,3 +53,13 @@ def own_rows(x: Tensor) -> Tensor:
         return x
     rows = len(x) // process_count()
     return x[distributed.get_rank() * rows :][:rows]
+
+
+@torch.no_grad()
+def sum_processes(x: Tensor) -> Tensor:
+    """Sum over all processes, the same in each of them and without gradient; ``x`` itself in a single process."""
+    if process_count() == 1:
+        return x
+    total = x.detach().clone(memory_format=torch.contiguous_format)
+    distributed.all_reduce(total)
+    return total

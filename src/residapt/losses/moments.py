@@ -1,6 +1,11 @@
-"""Distances between the feature distributions of two domains: MMD (linear and Gaussian) and Deep CORAL.
+r"""Distances between the feature distributions of two domains: MMD (linear and Gaussian) and Deep CORAL.
 
 None of these is an average over samples: with several processes, gather the features of all of them first.
+
+Source samples may have ``weights``: every mean over the source then is a weighted mean, :math:`\sum_i w_i f_i /
+\sum_i w_i`, so that whole-number weights do what repeating the samples would do. The weights are normalised within
+the batch, unlike those of losses that are means over samples: a distance between distributions needs two
+distributions, whatever the batch has drawn.
 """
 
 from __future__ import annotations
@@ -23,13 +28,23 @@ DAN_FACTORS: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the median squared distance in Deep Adaptation Networks' mixture (Long et al. 2015)."""
 
 
-def linear_mmd(source: Tensor, target: Tensor) -> Tensor:
+Mean = Callable[[Tensor], Tensor]
+"""From the values of all pairs to one number."""
+
+
+def linear_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Squared distance of the batch means, :math:`\|\bar u - \bar v\|_2^2` (Tzeng et al. 2014)."""
     source, target = _pair(source, target)
-    return (source.mean(dim=0) - target.mean(dim=0)).square().sum()
+    mean = source.mean(dim=0) if weights is None else _shares(weights, source) @ source
+    return (mean - target.mean(dim=0)).square().sum()
 
 
-def gaussian_mmd(source: Tensor, target: Tensor, bandwidths: Sequence[float] | Tensor = DSN_BANDWIDTHS) -> Tensor:
+def gaussian_mmd(
+    source: Tensor,
+    target: Tensor,
+    bandwidths: Sequence[float] | Tensor = DSN_BANDWIDTHS,
+    weights: Tensor | None = None,
+) -> Tensor:
     r"""Biased squared MMD with a sum of Gaussian kernels (Gretton et al. 2012; Bousmalis et al. 2016).
 
     .. math:: k(u, v) = \sum_\sigma \exp(-\|u - v\|_2^2 / 2\sigma), \qquad
@@ -43,18 +58,18 @@ def gaussian_mmd(source: Tensor, target: Tensor, bandwidths: Sequence[float] | T
         raise ConfigError(f"gaussian_mmd: bandwidths must be one or more positive numbers, got {bandwidths!r}.")
     sigmas = torch.as_tensor(bandwidths, dtype=source.dtype, device=source.device).flatten()
 
-    def kernel(d2: Tensor) -> Tensor:
+    def kernel(d2: Tensor, mean: Mean) -> Tensor:
         # One kernel at a time: 19 stacked n x m matrices would only cost memory.
-        return torch.stack([torch.exp(-d2 / (2 * sigma)).mean() for sigma in sigmas]).sum()
+        return torch.stack([mean(torch.exp(-d2 / (2 * sigma))) for sigma in sigmas]).sum()
 
-    return _biased_mmd(source, target, kernel)
+    return _biased_mmd(source, target, kernel, weights)
 
 
-def rbf_mmd(source: Tensor, target: Tensor, sigma: float = 1.0) -> Tensor:
+def rbf_mmd(source: Tensor, target: Tensor, sigma: float = 1.0, weights: Tensor | None = None) -> Tensor:
     r"""Biased squared MMD with :math:`\exp(-\|u - v\|_2^2 / \sigma)` (two-stream, Rozantsev et al. 2016)."""
     if sigma <= 0:
         raise ConfigError(f"rbf_mmd: sigma must be positive, got {sigma}. The two-stream paper uses 1.")
-    return _biased_mmd(*_pair(source, target), lambda d2: torch.exp(-d2 / sigma).mean())
+    return _biased_mmd(*_pair(source, target), lambda d2, mean: mean(torch.exp(-d2 / sigma)), weights)
 
 
 def median_bandwidths(source: Tensor, target: Tensor, factors: Sequence[float] = DAN_FACTORS) -> Tensor:
@@ -62,7 +77,7 @@ def median_bandwidths(source: Tensor, target: Tensor, factors: Sequence[float] =
 
     DAN writes its kernels :math:`\exp(-\|u - v\|^2 / \gamma)` with :math:`\gamma` a multiple of the median
     squared distance over the pairs of the pooled sample; here :math:`\sigma = \gamma / 2`. The result carries
-    no gradient.
+    no gradient. It is a scale, not a mean over a domain, so that all samples count the same.
     """
     pooled = torch.cat(_pair(source, target)).detach()
     # The lower floor only matters when most points coincide: then 0 / floor = 0 and the kernel is 1.
@@ -70,8 +85,11 @@ def median_bandwidths(source: Tensor, target: Tensor, factors: Sequence[float] =
     return median * torch.as_tensor(factors, dtype=pooled.dtype, device=pooled.device) / 2
 
 
-def coral(source: Tensor, target: Tensor) -> Tensor:
-    r"""Deep CORAL, :math:`\|C_s - C_t\|_F^2 / 4d^2` (Sun & Saenko 2016, Eq. 1); blind to the means."""
+def coral(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Deep CORAL, :math:`\|C_s - C_t\|_F^2 / 4d^2` (Sun & Saenko 2016, Eq. 1); blind to the means.
+
+    With weights, :math:`C_s = \sum_i w_i (u_i - \bar u)(u_i - \bar u)^\top / (\sum_i w_i - 1)`.
+    """
     source, target = _pair(source, target)
     if min(len(source), len(target)) < 2:
         raise DataError(
@@ -79,13 +97,43 @@ def coral(source: Tensor, target: Tensor) -> Tensor:
             "Use a larger batch or drop the last incomplete one."
         )
     d = source.shape[1]
-    return (torch.cov(source.T) - torch.cov(target.T)).square().sum() / (4 * d * d)
+    c_s = torch.cov(source.T) if weights is None else _weighted_covariance(source, weights)
+    return (c_s - torch.cov(target.T)).square().sum() / (4 * d * d)
 
 
-def _biased_mmd(source: Tensor, target: Tensor, mean_kernel: Callable[[Tensor], Tensor]) -> Tensor:
-    within = mean_kernel(_squared_distances(source, source)) + mean_kernel(_squared_distances(target, target))
+def _weighted_covariance(x: Tensor, weights: Tensor) -> Tensor:
+    shares = _shares(weights, x)
+    centred = x - shares @ x
+    # A sum of weights near 1 is a single sample, which has no covariance; one more keeps the value finite.
+    total = weights.detach().to(x).sum().clamp_min(2.0)
+    return (centred * shares[:, None]).T @ centred * (total / (total - 1))
+
+
+def _shares(weights: Tensor, x: Tensor) -> Tensor:
+    """The weights of the rows of ``x`` with sum 1, without gradient."""
+    if weights.shape != x.shape[:1]:
+        raise DataError(f"moments need a weight for each of {len(x)} source samples, got {tuple(weights.shape)}.")
+    weights = weights.detach().to(x)
+    return weights / weights.sum()
+
+
+def _biased_mmd(
+    source: Tensor, target: Tensor, kernel: Callable[[Tensor, Mean], Tensor], weights: Tensor | None
+) -> Tensor:
+    """``kernel`` reads squared distances and a mean over their pairs."""
+    within_s, between = _means(source, weights)
+    within = kernel(_squared_distances(source, source), within_s)
+    within = within + kernel(_squared_distances(target, target), torch.mean)
     # The exact value is a squared norm; only rounding can push it below zero.
-    return (within - 2 * mean_kernel(_squared_distances(source, target))).clamp_min(0)
+    return (within - 2 * kernel(_squared_distances(source, target), between)).clamp_min(0)
+
+
+def _means(source: Tensor, weights: Tensor | None) -> tuple[Mean, Mean]:
+    """Means over pairs of source samples, and over pairs of a source and a target sample."""
+    if weights is None:
+        return torch.mean, torch.mean
+    a = _shares(weights, source)
+    return lambda k: a @ k @ a, lambda k: (a @ k).mean()
 
 
 def _squared_distances(u: Tensor, v: Tensor) -> Tensor:

@@ -59,15 +59,18 @@ def multilinear(f: Tensor, g: Tensor) -> Tensor:
     return torch.einsum("ni,nj->nij", f, g).flatten(start_dim=1)
 
 
-def entropy_weights(probabilities: Tensor) -> Tensor:
+def entropy_weights(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
     r"""CDAN+E's sample weights :math:`1 + e^{-H(g)}`, scaled to mean 1, without gradient.
 
     Call it once per domain: normalised over both, the domain with the surer predictions would outweigh the
-    other.
+    other. Where the samples have ``prior`` weights already, both are multiplied, and the mean that is scaled
+    to 1 is the one under those weights, as in a sample drawn with them.
     """
     entropies = torch.special.entr(probabilities.detach()).sum(dim=1)
     weights = 1 + torch.exp(-entropies)
-    return weights / weights.mean()
+    if prior is None:
+        return weights / weights.mean()
+    return prior * weights / ((prior * weights).sum() / prior.sum())
 
 
 def _random_matrix(rows: int, columns: int, distribution: str, generator: torch.Generator | None) -> Tensor:

@@ -9,6 +9,7 @@ from residapt.methods import (
     dsn,
     fine_tune,
     mmd,
+    pooled,
     rman,
     rpt,
     source_only,
@@ -16,20 +17,26 @@ from residapt.methods import (
     two_stream,
 )
 from residapt.methods.config import (
+    AverageConfig,
     DiscrepancyConfig,
     DSNConfig,
+    InformationConfig,
     MethodConfig,
     MultilinearConfig,
+    PriorConfig,
     TwoStreamConfig,
 )
 from residapt.methods.oracle import is_oracle, training_pair
 from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
 
 __all__ = [
+    "AverageConfig",
     "DSNConfig",
     "DiscrepancyConfig",
+    "InformationConfig",
     "MethodConfig",
     "MultilinearConfig",
+    "PriorConfig",
     "TwoStreamConfig",
     "adda",
     "build_method",
@@ -44,6 +51,7 @@ __all__ = [
     "is_oracle",
     "method_names",
     "mmd",
+    "pooled",
     "register",
     "rman",
     "rpt",

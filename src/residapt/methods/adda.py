@@ -21,52 +21,66 @@ from torch.nn import functional
 
 from residapt.data.batches import Batch
 from residapt.losses.adversarial import domain_accuracy, domain_logits, domain_loss, frozen
+from residapt.methods.adapting import AdaptingMethod
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancies import build_own_discrepancy
 from residapt.methods.discrepancy import Adversarial, DiscrepancyLosses
 from residapt.methods.registry import register
 from residapt.methods.separate import SeparateStreams
 from residapt.streams import Outputs
-from residapt.train.method import Losses, Method, weighted_sum
+from residapt.train.method import Losses, weighted_sum
 from residapt.train.schedule import ramp
 
 
-class ADDA(Method):
+class ADDA(AdaptingMethod):
     """A fixed source network, a target network of its own, and the domain classifier between them."""
 
     name = "adda"
     two: SeparateStreams
+    trains_source = False
 
     def __init__(self, two: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
-        super().__init__()
-        self.two, self.adversary, self.config = two, adversary, config
+        super().__init__(config)
+        self.two, self.adversary = two, adversary
         two.model.requires_grad_(False)
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Mapping loss of the target network and the domain classifier's own."""
-        inner = self.adversary.inner
+        batch, inner = self.changed(batch), (*self.adversary.inner, *self.read_layers)
+        counts = self.source_weights(batch.labels)
         with torch.no_grad(), _evaluation_mode(self.two.model):
             source = self.two.outputs(batch.source, stream="source", inner=inner)
-        found = self._mapping(source, self.two.outputs(batch.target, stream="target", inner=inner))
+        target = self.two.outputs(batch.target, stream="target", inner=inner)
+        found = self._mapping(source, target, counts)
         assert found.own is not None
         parts = {"confusion": found.network, "domain": found.own}
         settings = self.config.discrepancy
         weights = {"confusion": settings.weight * ramp(progress, settings.gamma)}
         if batch.few is not None and batch.few_labels is not None:
             parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
-        return weighted_sum(parts, weights, found.watch)
+            weights["target_class"] = self.config.few_weight
+        watch = dict(found.watch)
+        self.add_terms(parts, weights, watch, batch=batch, source=source, target=target, progress=progress)
+        return weighted_sum(parts, weights, watch)
 
-    def _mapping(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
+    def further_losses(self) -> Iterator[Tensor]:
+        """Those of the domain classifier."""
+        return self.adversary.further_losses()
+
+    def _mapping(self, source: Outputs, target: Outputs, counts: Tensor | None) -> DiscrepancyLosses:
         f_s, f_t, classifier = (
             self.adversary.inputs(source),
             self.adversary.inputs(target),
             self.adversary.classifier,
         )
+        weights = self.adversary.weights(source, target, counts)
+        self.adversary.keep(f_s, f_t, weights)
         logits = domain_logits(classifier, f_s, f_t.detach())
         with frozen(classifier):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
-        return DiscrepancyLosses(0.5 * as_source, domain_loss(logits), {"domain_accuracy": domain_accuracy(logits)})
+        own = domain_loss(logits, weights)
+        return DiscrepancyLosses(0.5 * as_source, own, {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor
 from torch.nn import functional
 from torch.optim import Optimizer
 
 from residapt.data.batches import Batch
+from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.stream import stream_loss
+from residapt.methods.adapting import AdaptingMethod
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancy import Discrepancy
 from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
-from residapt.train.method import Losses, Method, weighted_sum
+from residapt.train.method import Losses, weighted_sum
 from residapt.train.schedule import ramp
 from residapt.transform import ResidualTransform
 
 
-class Alignment(Method):
+class Alignment(AdaptingMethod):
     """A two-stream network, a discrepancy, and whatever keeps the streams together.
 
     With no transformed layer both streams are one network and this is plain alignment (DANN, CORAL, ...).
@@ -28,8 +32,8 @@ class Alignment(Method):
     def __init__(
         self, two: TwoStream, discrepancy: Discrepancy | None, config: MethodConfig, *, select_ranks: bool
     ) -> None:
-        super().__init__()
-        self.two, self.discrepancy, self.config = two, discrepancy, config
+        super().__init__(config)
+        self.two, self.discrepancy = two, discrepancy
         self.select_ranks = select_ranks and config.rank.weight > 0
         if not config.train_source:
             two.model.requires_grad_(False)
@@ -39,7 +43,7 @@ class Alignment(Method):
     @property
     def inner(self) -> tuple[str, ...]:
         """Inner layers that the losses read."""
-        return () if self.discrepancy is None else self.discrepancy.inner
+        return (*(() if self.discrepancy is None else self.discrepancy.inner), *self.read_layers)
 
     def discrepancy_weight(self, progress: float) -> float:
         """Weight of the discrepancy in the network's loss at training progress p."""
@@ -52,14 +56,20 @@ class Alignment(Method):
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Eq. 4, with the parts by name."""
+        batch = self.changed(batch)
+        counts = self.source_weights(batch.labels)
         residuals = self.two.residuals()
         source, target = self.two.both(batch.source, batch.target, residuals=residuals, inner=self.inner)
-        parts: dict[str, Tensor] = {"class": functional.cross_entropy(source.logits, batch.labels)}
+        parts: dict[str, Tensor] = {"class": weighted_cross_entropy(source.logits, batch.labels, counts)}
         weights: dict[str, float] = {}
         if batch.few is not None and batch.few_labels is not None:
             few = self.two.outputs(batch.few, stream="target", residuals=residuals)
             parts["target_class"] = functional.cross_entropy(few.logits, batch.few_labels)
-        watch = self._add_discrepancy(parts, weights, source, target, progress)
+            weights["target_class"] = self.config.few_weight
+        watch = self._add_discrepancy(parts, weights, source, target, counts, progress)
+        self.add_terms(
+            parts, weights, watch, batch=batch, source=source, target=target, residuals=residuals, progress=progress
+        )
         for name, (weight, part) in self.more_losses(batch, source, target).items():
             parts[name], weights[name] = part, weight
         energy = self.two.energy(residuals)
@@ -76,11 +86,12 @@ class Alignment(Method):
         weights: dict[str, float],
         source: Outputs,
         target: Outputs,
+        counts: Tensor | None,
         progress: float,
     ) -> dict[str, Tensor]:
         if self.discrepancy is None:
             return {}
-        found = self.discrepancy(source, target)
+        found = self.discrepancy(source, target, counts)
         parts["confusion"], weights["confusion"] = found.network, self.discrepancy_weight(progress)
         if found.own is not None:
             parts["domain"] = found.own
@@ -94,14 +105,22 @@ class Alignment(Method):
                 items.append(grouped_core(transform, *self.two.source_tensors(name)))
         return rank_penalty(items, self.config.rank.group_weights)
 
+    def further_losses(self) -> Iterator[Tensor]:
+        """Those of the discrepancy."""
+        return iter(()) if self.discrepancy is None else self.discrepancy.further_losses()
+
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
-        """Rank selection when it is due (Algorithm 1, lines 3-6)."""
+        """Rank selection when it is due (Algorithm 1, lines 3-6), and what every method does."""
+        changes = []
         if self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step):
-            return shrink(self.two, self.config.rank, optimizer)
-        return []
+            changes = shrink(self.two, self.config.rank, optimizer)
+        return changes + super().after_step(step, optimizer)
 
     def notices(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""
+        return super().notices() + self._idle_ranks()
+
+    def _idle_ranks(self) -> list[str]:
         had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())
         if not self.select_ranks or not had_ranks or self.two.ranks() != self.started_with:
             return []

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from residapt.data.augment import AugmentConfig
 from residapt.rank import RankConfig
-from residapt.settings import Settings
+from residapt.settings import Seed, Settings
 from residapt.transform import TransformConfig
 
 DiscrepancyName = Literal["flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e"]
@@ -46,7 +47,9 @@ class DiscrepancyConfig(Settings):
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout in the domain classifier."""
-    seed: int = 0
+    steps: int = Field(1, ge=1)
+    """Steps of the domain classifier for each step of the network, all on the same batch."""
+    seed: Seed = 0
     """Seed of the domain classifier's start and of random maps."""
     sigma: float | None = Field(None, gt=0)
     """Kernel of rbf_mmd, exp(-|u-v|^2 / sigma); None: the median squared distance of each batch. The
@@ -83,6 +86,98 @@ class DSNConfig(Settings):
     """Shared features, in the notation of discrepancy.layer; None: the classifier's input."""
 
 
+class PriorConfig(Settings):
+    """Which class frequencies of the target the alignment assumes: the prior pi_t.
+
+    Source samples count w_y = pi_t(y) / pi_s(y) in the classification and in the discrepancy.
+    """
+
+    kind: Literal["as-is", "balanced", "estimated"] = "as-is"
+    """The source's own, flat ones, or those that are estimated without target labels along the run."""
+    estimator: Literal["bbse", "em"] = "bbse"
+    """From the confusion matrix of the source predictions (Lipton et al. 2018), or by EM (Saerens et al. 2002)."""
+    start: Literal["flat", "source"] = "flat"
+    """What is assumed before the first estimate."""
+    every: int = Field(20, ge=1)
+    """Steps between two estimates."""
+    smoothing: float = Field(0.9, ge=0, lt=1)
+    """How much of the old estimate is kept in each new one."""
+    decay: float = Field(0.98, ge=0, lt=1)
+    """How much of the running counts of predictions is kept in each step."""
+    warmup: float = Field(0.1, ge=0, lt=1)
+    """Share of the training before the first estimate: predictions of a network that does not yet fit the target
+    say little about it."""
+    floor: float = Field(0.1, ge=0, le=1)
+    """Smallest estimated frequency, as a share of the flat one."""
+    max_condition: float = Field(100.0, ge=1)
+    """An estimate from a confusion matrix with a larger condition number is refused."""
+    min_ess: float = Field(0.1, ge=0, le=1)
+    """An estimate is refused whose weights leave a smaller share of the source samples effective."""
+
+
+class InformationConfig(Settings):
+    """Information maximisation on the target's predictions: sure about each image, not one class for all."""
+
+    weight: float = Field(0.0, ge=0)
+    """Weight in the network's loss; 0 leaves it out."""
+    gamma: float = Field(10.0, ge=0)
+    """Steepness of the ramp of that weight, as discrepancy.gamma; 0 gives the full weight from the first step."""
+
+
+class AverageConfig(Settings):
+    """Moving average of the target's weights, used for every prediction and for the network that is handed out."""
+
+    decay: float = Field(0.0, ge=0, lt=1)
+    """How much of the average is kept in each step, for instance 0.999; 0 takes the last weights instead."""
+    start: float = Field(0.5, ge=0, lt=1)
+    """Share of the training after which the average begins."""
+    every: int = Field(10, ge=1)
+    """Steps between two updates of the average, each of which counts for as many steps."""
+
+
+class ViewConfig(AugmentConfig):
+    """Random changes that make another view of an image: small ones, unless set otherwise."""
+
+    shift: float = Field(2.0, ge=0)
+    """Largest shift in whole pixels."""
+    rotate: float = Field(10.0, ge=0, le=180)
+    """Largest rotation in degrees, either way."""
+    scale: float = Field(0.1, ge=0, lt=1)
+    """Largest relative change of height and of width."""
+    shear: float = Field(0.1, ge=0, le=1)
+    """Largest slant, as the tangent of its angle."""
+    contrast: float = Field(0.3, ge=0, le=1)
+    """Largest relative change of the distance to the image's mean."""
+
+
+class ConsistencyConfig(Settings):
+    """Changed target images should be predicted like the images as they are; costs a further pass of the target."""
+
+    weight: float = Field(0.0, ge=0)
+    """Weight in the network's loss; 0 leaves it out."""
+    gamma: float = Field(10.0, ge=0)
+    """Steepness of the ramp of that weight, as discrepancy.gamma."""
+    kind: Literal["kl", "fixmatch"] = "kl"
+    """KL divergence of the predictions, or cross-entropy to sure predictions alone (FixMatch)."""
+    threshold: float = Field(0.95, ge=0, le=1)
+    """Smallest probability of a sure prediction, for fixmatch."""
+    augment: ViewConfig = ViewConfig()
+    """The changes."""
+
+
+class PseudoConfig(Settings):
+    """Pseudo-labels of target images by the nearest class centroid, late in the run."""
+
+    weight: float = Field(0.0, ge=0)
+    """Weight in the network's loss; 0 leaves it out."""
+    start: float = Field(0.5, ge=0, lt=1)
+    """Share of the training after which they count."""
+    decay: float = Field(0.98, ge=0, lt=1)
+    """How much of the running centroids is kept in each step."""
+    layer: str | None = None
+    """Features whose centroids are taken, in the notation of discrepancy.layer; None: the classifier's input."""
+
+
 class MethodConfig(Settings):
     """Everything a method can be told."""
 
@@ -90,6 +185,8 @@ class MethodConfig(Settings):
     """The loss that pulls the domains together."""
     stream_weight: float = Field(1.0, ge=0)
     """lambda_s of Eq. 7."""
+    few_weight: float = Field(1.0, ge=0)
+    """Weight of the classification loss on the few labelled target images, where there are some."""
     train_source: bool = True
     """Whether the source stream is trained on together with the transforms."""
     penalty: Literal["prox", "gradient"] = "prox"
@@ -102,3 +199,15 @@ class MethodConfig(Settings):
     """The two-stream network of "Beyond Sharing Weights"."""
     dsn: DSNConfig = DSNConfig()
     """Domain Separation Networks."""
+    prior: PriorConfig = PriorConfig()
+    """Class frequencies of the target."""
+    information: InformationConfig = InformationConfig()
+    """Information maximisation on the target."""
+    average: AverageConfig = AverageConfig()
+    """Averaged target weights."""
+    consistency: ConsistencyConfig = ConsistencyConfig()
+    """Consistency under changes of target images."""
+    pseudo: PseudoConfig = PseudoConfig()
+    """Pseudo-labels by class centroids."""
+    augment: AugmentConfig = AugmentConfig()
+    """Random changes of the labelled source images in each step."""

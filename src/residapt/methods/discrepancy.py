@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -49,8 +50,12 @@ class Discrepancy(nn.Module, ABC):
         return outputs.features if self.layer is None else outputs.inner[self.layer].flatten(1)
 
     @abstractmethod
-    def forward(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
-        """The losses of one step."""
+    def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
+        """The losses of one step; ``prior`` holds a weight for each source sample."""
+
+    def further_losses(self) -> Iterator[Tensor]:
+        """Losses of further steps of the discrepancy's own parameters, on the batch of the last call."""
+        return iter(())
 
 
 class Adversarial(Discrepancy):
@@ -58,7 +63,7 @@ class Adversarial(Discrepancy):
 
     Both losses are differentiated in one backward pass: the network's goes through the classifier with its
     parameters frozen, the classifier's own sees detached features. That is one step of each, on the same
-    batch.
+    batch; with ``steps`` the classifier makes further ones, for which its inputs are kept.
     """
 
     def __init__(
@@ -70,9 +75,11 @@ class Adversarial(Discrepancy):
         dropout: float,
         seed: int,
         layer: str | None = None,
+        steps: int = 1,
     ) -> None:
         super().__init__(layer)
-        self.confusion = confusion
+        self.confusion, self.steps = confusion, steps
+        self._kept: tuple[Tensor, Tensor, DomainLogits | None] | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.classifier = DomainClassifier(width, hidden, dropout=dropout)
@@ -81,13 +88,26 @@ class Adversarial(Discrepancy):
         """What the domain classifier reads."""
         return self.features(outputs)
 
-    def weights(self, source: Outputs, target: Outputs) -> DomainLogits | None:
-        """Weights of the samples in both losses."""
-        return None
+    def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
+        """Weights of the samples in both losses: those of the prior for the source, 1 for the target."""
+        return None if prior is None else DomainLogits(prior, torch.ones_like(target.logits[:, 0], dtype=prior.dtype))
 
-    def forward(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
+    def keep(self, f_s: Tensor, f_t: Tensor, weights: DomainLogits | None) -> None:
+        """Remember what the classifier reads, if it makes further steps."""
+        if self.steps > 1:
+            self._kept = (f_s.detach(), f_t.detach(), weights)
+
+    def further_losses(self) -> Iterator[Tensor]:
+        """The domain classifier's own loss again, ``steps`` - 1 times."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            for _ in range(self.steps - 1):
+                yield domain_loss(domain_logits(self.classifier, kept[0], kept[1]), kept[2])
+
+    def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
         """Losses of the network and of the domain classifier."""
-        f_s, f_t, weights = self.inputs(source), self.inputs(target), self.weights(source, target)
+        f_s, f_t, weights = self.inputs(source), self.inputs(target), self.weights(source, target, prior)
+        self.keep(f_s, f_t, weights)
         if self.confusion == "reversal":
             logits = domain_logits(self.classifier, f_s.detach(), f_t.detach())
             with frozen(self.classifier):

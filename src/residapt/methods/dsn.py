@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.data.batches import Batch
+from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.gather import gather_features
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
 from residapt.methods.alignment import Alignment
@@ -67,10 +68,12 @@ class DSN(Alignment):
         """All four terms, or the classification loss alone in the first part of the training."""
         if progress >= self.config.dsn.start_share:
             return super().losses(batch, progress)
-        parts = {"class": functional.cross_entropy(self.two(batch.source), batch.labels)}
+        batch = self.changed(batch)
+        counts = self.source_weights(batch.labels)
+        parts = {"class": weighted_cross_entropy(self.two(batch.source), batch.labels, counts)}
         if batch.few is not None and batch.few_labels is not None:
             parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
-        return weighted_sum(parts, {})
+        return weighted_sum(parts, {"target_class": self.config.few_weight})
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         """Reconstruction and difference, each summed over the domains."""

@@ -3,7 +3,7 @@ r"""Fine-tuning: the source network, trained further on a few labelled target im
 .. math:: L = \frac1n \sum_i -\log p_{y_i}(x_i^t)
 
 The supervised baseline of the paper's UAV experiment. It starts from the network as given, so train it on
-the source first.
+the source first. ``few_weight`` does not count: there is nothing to weigh it against.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from residapt.methods.registry import register, shared_streams
 from residapt.streams import TwoStream
 from residapt.train.method import Losses, Method, weighted_sum
 
-NEEDS_LABELS = (
-    "method 'fine_tune' learns from labelled target images, but none were given. Give some with "
-    "--target-labels (DomainPair.few), or use an unsupervised method such as rpt."
-)
+
+def needs_labels(name: str) -> str:
+    """What to say to somebody who has given no labelled target images to a method that lives on them."""
+    return (
+        f"method '{name}' learns from labelled target images, but none were given. Give some with "
+        "--target-labels (DomainPair.few), or use an unsupervised method such as rpt."
+    )
 
 
 class FineTune(Method):
@@ -36,7 +39,7 @@ class FineTune(Method):
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Classification loss on the few labelled target images."""
         if batch.few is None or batch.few_labels is None:
-            raise ConfigError(NEEDS_LABELS)
+            raise ConfigError(needs_labels(self.name))
         logits = self.two(batch.few, stream="target")
         return weighted_sum({"target_class": functional.cross_entropy(logits, batch.few_labels)}, {})
 

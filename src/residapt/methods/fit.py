@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from residapt.data.domains import DomainPair, Images, Labelled
+from residapt.data.domains import Balance, DomainPair, Images, Labelled
 from residapt.engine import Engine
 from residapt.methods.config import MethodConfig
 from residapt.methods.oracle import training_pair
@@ -47,6 +47,6 @@ def fit(name: str, network: nn.Module, pair: DomainPair, **settings: object) -> 
     return make_trainer(name, network, pair, **settings).run()  # type: ignore[arg-type]
 
 
-def source_pair(source: Labelled) -> DomainPair:
+def source_pair(source: Labelled, balance: Balance = "as-is") -> DomainPair:
     """The pair for training on the source alone, whose target side is never used."""
-    return DomainPair(source, source.images)
+    return DomainPair(source, source.images, balance=balance)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from residapt.data.domains import DomainPair, Labelled
 from residapt.errors import ConfigError
-from residapt.methods.fine_tune import NEEDS_LABELS, FineTune
+from residapt.methods.fine_tune import FineTune, needs_labels
+from residapt.methods.pooled import Pooled
 from residapt.methods.target_only import TargetOnly
 from residapt.train.method import Method
 
@@ -25,8 +26,8 @@ def training_pair(method: Method, pair: DomainPair, target_labels: Labelled | No
     The oracle gets the labelled target in the source's place: ``target_labels``, or the few labelled images
     of the pair where that is all there is.
     """
-    if isinstance(method, FineTune) and pair.few is None:
-        raise ConfigError(NEEDS_LABELS)
+    if isinstance(method, (FineTune, Pooled)) and pair.few is None:
+        raise ConfigError(needs_labels(method.name))
     if not is_oracle(method):
         return pair
     labelled = pair.few if target_labels is None else target_labels
@@ -35,4 +36,4 @@ def training_pair(method: Method, pair: DomainPair, target_labels: Labelled | No
             f"method '{method.name}' is the oracle and needs labelled target images, but none were given. "
             "Give them as target_labels, or leave the method out."
         )
-    return DomainPair(source=labelled, target=labelled.images)
+    return DomainPair(source=labelled, target=labelled.images, balance=pair.balance)

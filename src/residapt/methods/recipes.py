@@ -1,4 +1,4 @@
-"""Recipes: the common one for all methods, and what each baseline's own paper or code did.
+"""Recipes: the common one for all methods, what each baseline's own paper or code did, and ``plus``.
 
 They are for LeNet on SVHN to MNIST. Where a source is silent, the entry says so and takes the common value.
 ``steps`` of the published recipes are what a benchmark can shorten; everything else belongs to the recipe.
@@ -6,8 +6,8 @@ They are for LeNet on SVHN to MNIST. Where a source is silent, the entry says so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from residapt.errors import ConfigError
 from residapt.methods.config import DiscrepancyConfig, DSNConfig, MethodConfig
@@ -30,6 +30,8 @@ class Recipe:
     """Training of the source network before; None starts from random weights."""
     pixels: Pixels
     """How pixels are scaled."""
+    standardise: bool = False
+    """Whether the network standardises each image by itself before anything else."""
 
 
 def _adam(steps: int, batch: int, lr: float, beta1: float, weight_decay: float = 0.0) -> TrainConfig:
@@ -73,6 +75,31 @@ COMMON = Recipe(
     method=MethodConfig(discrepancy=DiscrepancyConfig(weight=1.0, gamma=10.0, hidden=(500, 500))),
     source=ADDA_SOURCE.model_copy(update={"steps": 4_000}),
     pixels="[-1, 1]",
+)
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "plus": {
+        "prior": {"kind": "estimated"},
+        "information": {"weight": 0.3},
+        "model": {"standardise": True},
+    },
+}
+"""Recipes that go with any method, as settings of a run: what is set by hand beside them counts instead."""
+
+PLUS = replace(
+    COMMON,
+    reference=(
+        "This library's, beyond the paper: the common recipe, and the parts that docs/beyond.md describes. The same "
+        "for every method that reads both domains."
+    ),
+    method=MethodConfig.parse(
+        {
+            **COMMON.method.model_dump(),
+            **{name: part for name, part in RECIPES["plus"].items() if name in MethodConfig.model_fields},
+        }
+    ),
+    standardise=bool(RECIPES["plus"]["model"]["standardise"]),
 )
 
 _ADDA_METHOD = MethodConfig(discrepancy=DiscrepancyConfig(weight=1.0, gamma=0.0, hidden=(500, 500)))
@@ -140,8 +167,8 @@ OWN: dict[str, Recipe] = {
         reference=(
             "Bousmalis et al. 2016 and the authors' code: SGD 0.01, momentum 0.9, 32 + 32 images, "
             "weight decay 1e-6, DSN losses after 10,000 steps, no ramp, classifier 1024-1024 on the "
-            "shared features. Their weights for this pair are not published; 0.01, 0.075 and 0.25 are "
-            "those of a common re-implementation."
+            "shared features, rate x 0.9 at every 20,000th step, which these steps end at. Their weights for this "
+            "pair are not published; 0.01, 0.075 and 0.25 are those of a common re-implementation."
         ),
         train=_sgd(20_000, 32, 0.01, 1e-6),
         method=MethodConfig(
@@ -154,10 +181,15 @@ OWN: dict[str, Recipe] = {
 }
 
 
-def recipe_for(name: str, kind: Literal["common", "own"] = "common") -> Recipe:
-    """The recipe of a method; methods without a published one have the common recipe only."""
-    if kind == "common":
-        return COMMON
+def split_plus(name: str) -> tuple[str, bool]:
+    """``rpt+`` is method ``rpt`` by the recipe ``plus``; so with every method."""
+    return name.removesuffix("+"), name.endswith("+")
+
+
+def recipe_for(name: str, kind: Literal["common", "own", "plus"] = "common") -> Recipe:
+    """The recipe of a method; methods without a published one have the common recipes only."""
+    if kind in ("common", "plus"):
+        return COMMON if kind == "common" else PLUS
     if name not in OWN:
         raise ConfigError(
             f"no recipe was published for method '{name}' on this network. Use the common one; methods with "

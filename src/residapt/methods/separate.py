@@ -20,6 +20,7 @@ from residapt.errors import ModelError
 from residapt.streams import Outputs, TwoStream
 from residapt.streams.two_stream import Residuals
 from residapt.transform import TransformConfig
+from residapt.transform.layers import is_inside
 
 
 def parameter_owners(model: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -40,7 +41,9 @@ class SeparateStreams(TwoStream):
         super().__init__(model, config.model_copy(update={"include": ()}))
         owners = parameter_owners(model)
         chosen = _matching(layers, list(owners))
-        self.separate_layers = {layer: names for layer, names in owners.items() if layer in chosen}
+        self.separate_layers = {
+            layer: names for layer, names in owners.items() if layer in chosen and not is_inside(layer, self.frozen)
+        }
         self.target_parameters = nn.ParameterDict(
             {
                 _key(name): nn.Parameter(model.get_parameter(name).detach().clone())
@@ -54,7 +57,7 @@ class SeparateStreams(TwoStream):
         parameter: nn.Parameter = self.target_parameters[_key(name)]
         return parameter
 
-    def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
+    def live_target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
         """Target tensors under the model's own parameter and buffer names."""
         names = [name for owned in self.separate_layers.values() for name in owned]
         return {**{name: self.target_parameter(name) for name in names}, **self.statistics.named()}
@@ -80,7 +83,7 @@ class SeparateStreams(TwoStream):
         kwargs: dict[str, Any],
         residuals: Residuals | None,
     ) -> Any:
-        return functional_call(self.model, self.target_state(), (x, *args), kwargs)
+        return functional_call(self.model, self.live_target_state(), (x, *args), kwargs)
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str]) -> set[str]:

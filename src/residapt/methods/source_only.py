@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+from residapt.data.augment import Augment
 from residapt.data.batches import Batch
 from residapt.methods.config import MethodConfig
 from residapt.methods.registry import register, shared_streams
@@ -17,13 +18,14 @@ class SourceOnly(Method):
 
     name = "source_only"
 
-    def __init__(self, two: TwoStream) -> None:
+    def __init__(self, two: TwoStream, change: Augment | None = None) -> None:
         super().__init__()
-        self.two = two
+        self.two, self.change = two, change
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Classification loss on the source."""
-        return weighted_sum({"class": functional.cross_entropy(self.two(batch.source), batch.labels)}, {})
+        images = batch.source if self.change is None else self.change(batch.source)
+        return weighted_sum({"class": functional.cross_entropy(self.two(images), batch.labels)}, {})
 
     def predict(self, x: Tensor, stream: Stream = "target") -> Tensor:
         """Both domains go through the source network, its batch-norm statistics included."""
@@ -40,4 +42,4 @@ def single_stream(model: nn.Module, config: MethodConfig) -> TwoStream:
 @register("source_only")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> SourceOnly:
     """The network alone, with one set of batch-norm statistics."""
-    return SourceOnly(single_stream(model, config))
+    return SourceOnly(single_stream(model, config), config.augment.build())

@@ -50,6 +50,12 @@ def head_names(model: nn.Module) -> tuple[str, ...]:
     return names
 
 
+def new_layers(model: nn.Module) -> tuple[str, ...]:
+    """Names of the classifiers, each with the bottleneck before it where there is one: what pre-training lacks."""
+    parents = [(name, name.rpartition(".")[0]) for name in head_names(model)]
+    return tuple(parent if isinstance(model.get_submodule(parent), Bottleneck) else name for name, parent in parents)
+
+
 def with_bottleneck(model: nn.Module, *, num_classes: int, width: int = 256) -> nn.Module:
     """Replace the head by a :class:`Bottleneck` of this width, in place, and return the model."""
     if width < 1 or num_classes < 1:

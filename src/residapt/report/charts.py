@@ -66,14 +66,20 @@ def line_chart(
     series: Sequence[Series],
     *,
     x_title: str = "step",
+    y_title: str = "",
+    x_range: tuple[float, float] | None = None,
     y_range: tuple[float, float] | None = None,
     reference: float | None = None,
     logarithmic: bool = False,
     percent: bool = False,
+    steps: bool = False,
     height: int = 260,
     caption: object = None,
 ) -> Html:
-    """Curves over steps; ``reference`` draws a dotted level."""
+    """Curves over steps or another number; ``reference`` draws a dotted level.
+
+    With ``steps`` a curve keeps each value from the point before up to its own point, instead of going straight.
+    """
     traces = [
         {
             "type": "scatter",
@@ -81,7 +87,7 @@ def line_chart(
             "name": label(one.name),
             "x": list(one.x),
             "y": list(one.y),
-            "line": {"color": one.color, "width": 1.8},
+            "line": {"color": one.color, "width": 1.8, **({"shape": "vh"} if steps else {})},
             "marker": {"color": one.color},
             "hovertemplate": "%{y:.1%}" if percent else "%{y:.3~g}",
         }
@@ -94,8 +100,11 @@ def line_chart(
         y_axis["tickformat"] = ".0%"
     if y_range is not None:
         y_axis["range"] = list(y_range)
+    if y_title:
+        y_axis["title"] = {"text": label(y_title)}
     shapes = [] if reference is None else [_level(reference)]
-    layout = {"xaxis": {"title": {"text": label(x_title)}}, "yaxis": y_axis, "shapes": shapes, "hovermode": "x unified"}
+    x_axis = {"title": {"text": label(x_title)}, **({} if x_range is None else {"range": list(x_range)})}
+    layout = {"xaxis": x_axis, "yaxis": y_axis, "shapes": shapes, "hovermode": "x unified"}
     return figure(title, traces, {**layout, "showlegend": len(series) > 1}, height=height, caption=caption)
 
 

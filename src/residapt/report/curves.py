@@ -12,13 +12,14 @@ from residapt.selection.scores import SCORES
 
 MOST_POINTS = 600
 """Points of a curve that a page draws; more cannot be seen."""
-WATCHED = ("domain_accuracy", "energy", "total")
+WATCHED = ("domain_accuracy", "energy", "prior_distance", "total")
 """Values of a step that are no losses."""
 LOSSES = {
     "class": "errors on the labelled source images",
     "target_class": "errors on the few labelled target images",
     "confusion": "how far the network is from confusing the domain classifier",
     "domain": "errors of the domain classifier",
+    "information": "how undecided the network is on the target, and how far its class frequencies are from the assumed",
     "stream": "distance of the two streams' weights from its set value (1 at best)",
     "rank": "penalty that lowers the ranks",
     "total": "sum of all losses by weight",
@@ -60,6 +61,10 @@ def _adaptation(curves: dict[str, Curve], ranks: Curve) -> list[Html]:
     if "energy" in curves:
         caption = "How far the target's weights are from the source's; the stream loss holds it near 1 (dotted)."
         charts.append(_energy(curves["energy"], caption))
+    if "prior_distance" in curves:
+        caption = "Share of the images in which the class frequencies assumed for the target differ from the source's."
+        series = [_series("distance", curves["prior_distance"], "--series-1")]
+        charts.append(line_chart("Class frequencies", series, percent=True, caption=caption))
     if ranks:
         caption = "The lower, the more of the network both domains share."
         charts.append(line_chart("Sum of all ranks", [_series("ranks", ranks, "--series-4")], caption=caption))

@@ -23,6 +23,7 @@ FREQUENCIES = {
     "source": ("source, labels", "--source", True),
     "before": ("target, before", "--before", False),
     "after": ("target, after", "--target", False),
+    "assumed": ("target, assumed in training", "--series-4", True),
 }
 """Title, colour and whether it is drawn as an open dot, by the word that its key contains."""
 
@@ -88,7 +89,10 @@ def frequencies_section(data: RunData) -> Section | None:
             "p",
             "How often each class is predicted on the target, beside its frequency among the source's labels. "
             "Adaptation tends to draw the target's frequencies to those of the source: if yours really differ, this is "
-            "where it goes wrong first.",
+            "where it goes wrong first. ",
+            "Here the source images were weighted to the frequencies that are assumed for the target."
+            if "target_assumed" in summary.frequencies
+            else "The setting prior.kind = estimated finds them without labels.",
         ),
         dot_chart("Share of the images by class", names, series, caption=caption),
         folded("All classes as a table", _frequency_table(summary)),

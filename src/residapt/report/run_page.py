@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from residapt.report.curves import curves_section
+from residapt.report.detection import detection_section
 from residapt.report.domains import changed_section, frequencies_section, overlap_section
 from residapt.report.html import Html, join, tag
 from residapt.report.layers import ranks_section
@@ -40,6 +41,7 @@ def _header(name: str, data: RunData) -> Html:
             summary.model,
             plural(len(summary.classes), "class", "classes"),
             f"{count(summary.source_images)} source → {count(summary.target_images)} target images",
+            *([f"{count(summary.labelled_images)} of the target labelled"] if summary.labelled_images else []),
             f"residapt {summary.version}",
         ]
     line = join((tag("span", fact) for fact in facts if fact), " · ")
@@ -91,6 +93,7 @@ def _settings_table(settings: list[Setting]) -> Html:
 BUILDERS: tuple[Callable[[RunData], Section | None], ...] = (
     verdict_section,
     accuracy_section,
+    detection_section,
     health_section,
     curves_section,
     ranks_section,

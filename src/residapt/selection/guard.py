@@ -138,12 +138,23 @@ def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> 
     kept, shift, lost = (votes[name][1] for name in ("sure_agreement", "frequency_shift", "lost_mass"))
     unsure = votes["infomax"][1] < (1 - config.confidence_loss) * votes["infomax"][0]
     return (
-        (_ami_vote(votes["anchored_ami"], config), "clusters of the old features, " + _text(votes, "anchored_ami")),
-        (_ami_vote(votes["class_ami"], config), "clusters of its own features, " + _text(votes, "class_ami")),
-        (-(kept < config.sure_agreement), f"only {kept:.0%} of the surest old predictions were kept"),
-        (-(shift > config.frequency_shift), f"class frequencies are {shift:.2f} or more from every reference"),
-        (-2 * (lost >= config.lost_mass), f"classes with {lost:.0%} of the samples vanished (collapse)"),
-        (-unsure, "much less sure or varied predictions, " + _text(votes, "infomax")),
+        (
+            _ami_vote(votes["anchored_ami"], config),
+            "agreement of the predicted classes with groups of images that look alike to the source network: "
+            + _text(votes, "anchored_ami"),
+        ),
+        (
+            _ami_vote(votes["class_ami"], config),
+            "agreement of the predicted classes with groups of images that look alike to the network itself: "
+            + _text(votes, "class_ami"),
+        ),
+        (-(kept < config.sure_agreement), f"only {kept:.0%} of the source network's surest predictions were kept"),
+        (
+            -(shift > config.frequency_shift),
+            f"{shift:.0%} of the images or more would have to change class to give usual class frequencies",
+        ),
+        (-2 * (lost >= config.lost_mass), f"classes with {lost:.0%} of the images vanished (collapse)"),
+        (-unsure, "predictions are much less sure or less varied (InfoMax): " + _text(votes, "infomax")),
     )
 
 
@@ -153,7 +164,7 @@ def _ami_vote(pair: tuple[float, float], config: GuardConfig) -> int:
 
 
 def _text(votes: Mapping[str, tuple[float, float]], name: str) -> str:
-    return f"{name}: {votes[name][0]:.3f} before, {votes[name][1]:.3f} after"
+    return f"{votes[name][0]:.3f} before, {votes[name][1]:.3f} after"
 
 
 def _frequencies(labels: Tensor, classes: int) -> Tensor:

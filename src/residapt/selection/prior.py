@@ -99,6 +99,37 @@ def class_weights(source_prior: Tensor, target_prior: Tensor) -> Tensor:
     return prior_t / prior_t.sum() / prior_s
 
 
+def effective_share(source_prior: Tensor, target_prior: Tensor) -> float:
+    r"""Share of the source samples that is left effective by the weights, :math:`1 / \sum_k \pi^s_k w_k^2` (Kish)."""
+    weights = class_weights(source_prior, target_prior)
+    prior_s = source_prior.detach().cpu().double()
+    return 1.0 / float((prior_s / prior_s.sum() * weights.square()).sum())
+
+
+def why_degenerate(
+    confusion: Tensor, source_prior: Tensor, target_prior: Tensor, *, max_condition: float, min_ess: float
+) -> str | None:
+    """Why an estimate should not be used, in plain words; None if nothing speaks against it.
+
+    Either the classifier hardly tells some classes apart (the condition number of p(prediction | label)), or the
+    weights would let a few samples stand for all (their effective share).
+    """
+    joint = confusion.detach().cpu().double()
+    condition = float(torch.linalg.cond(joint / joint.sum(dim=0)))
+    if not condition <= max_condition:
+        return (
+            f"the source's confusion matrix has the condition number {condition:.3g}, above prior.max_condition = "
+            f"{max_condition:g}: the network hardly tells some classes apart"
+        )
+    share = effective_share(source_prior, target_prior)
+    if share < min_ess:
+        return (
+            f"its weights would leave {100 * share:.2g} % of the source images effective, below prior.min_ess = "
+            f"{100 * min_ess:g} %"
+        )
+    return None
+
+
 def smooth(old: Tensor, new: Tensor, momentum: float) -> Tensor:
     """Exponential moving average, ``momentum * old + (1 - momentum) * new``."""
     if not 0 <= momentum <= 1:

@@ -38,6 +38,7 @@ from residapt.streams.base import (
 from residapt.streams.metadata import AdapterMetadata
 from residapt.streams.model_card import model_card
 from residapt.streams.norm import batch_norms
+from residapt.streams.standardise import standardised
 from residapt.streams.two_stream import TwoStream
 from residapt.transform import build_transform
 
@@ -59,6 +60,11 @@ def save_pretrained(
         raise ModelError(
             f"{type(two).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
             "Save the merged network: merge_and_unload(two)."
+        )
+    if two.average is not None:
+        raise ModelError(
+            "averaged target weights (average.decay) are whole weights, not a small change of the source's, so they "
+            "have no adapter. Save the merged network: merge_and_unload(two)."
         )
     records = _describe_source(two.model, base, original)
     blob = safetensors.torch.save(_collect(two, records))
@@ -89,8 +95,13 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     for key, (_, record) in carried.items():
         _require(tensors, key, record.shape, what, record.dtype)
     body = with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
+    if config.standardise:
+        standardised(body)
     # Built with ranks 0, for the factors that the settings would start with are thrown away.
+    trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
     two = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
+    for parameter in trained:  # shared with the given model, which frozen stages must not change
+        parameter.requires_grad_(True)
     two.config = config.transform
     _check_layers(two, config, what)
     used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}

@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_map_only
 
 from residapt.transform import Residual
+from residapt.transform.precision import is_autocast
 
 _OF_THE_WRAPPER = {Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.size, Tensor.dim}  # type: ignore[attr-defined]
 
@@ -75,12 +76,14 @@ class FactoredWeight(Tensor):
             return [functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
         products = list(self._products(rows))
         products[-1] = self.residual.add_to_output(products[-1], rows[-1])
-        results = [y if b is None else y + b for y, b in zip(products, biases, strict=True)]
+        results = [y if b is None else y + b.to(y.dtype) for y, b in zip(products, biases, strict=True)]
         return [y.view(*x.shape[:-1], outputs) for x, y in zip(inputs, results, strict=True)]
 
     def _products(self, rows: list[Tensor]) -> Sequence[Tensor]:
         """All rows times the source weight, as one product; together with A2 if the inner matrix is not known yet."""
-        blocks = rows if self.residual.is_known else [*rows, self.residual.transform.A2.T]
+        # Under autocast this product is one of half precision, which T must not be made of.
+        alone = self.residual.is_known or is_autocast(self.source)
+        blocks = rows if alone else [*rows, self.residual.transform.A2.T]
         joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         products = torch.split(functional.linear(joined, self.source), [len(block) for block in blocks])
         if len(blocks) > len(rows):

@@ -58,6 +58,8 @@ class AdapterMetadata(Settings):
     """Model spec; None for a network that no spec names, which has to be built by hand."""
     bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of the bottleneck that was put before the classifier."""
+    standardise: bool = False
+    """Whether the network standardises each image by itself before anything else."""
     input: Input | None = None
     """Input of the network; None when it was adapted on tensors."""
     version: str = Field(default_factory=_version)

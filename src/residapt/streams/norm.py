@@ -7,10 +7,12 @@ statistics of the source network are used as constants in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from residapt.transform.layers import is_inside
 
 
 def batch_norms(model: nn.Module) -> Iterator[tuple[str, _BatchNorm]]:
@@ -20,21 +22,25 @@ def batch_norms(model: nn.Module) -> Iterator[tuple[str, _BatchNorm]]:
             yield name, module
 
 
-def couples_samples(model: nn.Module, policy: str) -> bool:
+def couples_samples(model: nn.Module, policy: str, frozen: Sequence[str] = ()) -> bool:
     """Whether a sample's output depends on the others of its batch, so that the domains need a pass each."""
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    return any(policy != "frozen" or not module.track_running_stats for module in norms)
+    norms = [m for name, m in model.named_modules() if isinstance(m, _BatchNorm) and not is_inside(name, frozen)]
+    if any(not m.track_running_stats for m in model.modules() if isinstance(m, _BatchNorm)):
+        return True
+    return policy != "frozen" and bool(norms)
 
 
 class TargetStatistics(nn.Module):
     """The target stream's copy of every batch-norm buffer; empty unless the policy is ``per-domain``."""
 
-    def __init__(self, model: nn.Module, policy: str) -> None:
+    def __init__(self, model: nn.Module, policy: str, frozen: Sequence[str] = ()) -> None:
         super().__init__()
         self._names: dict[str, str] = {}
         if policy != "per-domain":
             return
         for path, module in batch_norms(model):
+            if is_inside(path, frozen):  # one set of statistics serves both streams for good
+                continue
             for name, buffer in module.named_buffers(recurse=False):
                 full = f"{path}.{name}" if path else name
                 key = full.replace(".", "/")

@@ -6,8 +6,8 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal
 
 import torch
@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
+from residapt.streams.average import TargetAverage
+from residapt.streams.frozen import frozen_modules, frozen_names
 from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
 from residapt.streams.pair import Before, Pair, pair_part
+from residapt.streams.recompute import CheckpointWatch, checkpointed_blocks, find_blocks, refuse_own_checkpointing
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -47,6 +50,8 @@ class TwoStream(nn.Module):
             raise ConfigError(f"TwoStream: give either config or settings, got both (settings {sorted(settings)}).")
         self.config = config or TransformConfig.parse(settings, where="TwoStream")
         self.model = model
+        self.frozen = frozen_names(model, self.config.freeze)
+        """Modules that stay as they are in both streams, their batch-norm statistics included."""
         self.layers = {layer.name: layer for layer in self._select(model)}
         parameters = dict(model.named_parameters())
         self.transforms = nn.ModuleDict(
@@ -55,17 +60,39 @@ class TwoStream(nn.Module):
                 for name, layer in self.layers.items()
             }
         )
-        self.statistics = TargetStatistics(model, self.config.norm)
+        self.statistics = TargetStatistics(model, self.config.norm, self.frozen)
         self._one_by_one: bool | None = None
         """Whether the network needs a call for each stream; None before the first attempt at less."""
-        if self.config.norm == "frozen":
-            freeze_statistics(model)
+        self.average: TargetAverage | None = None
+        """Averaged target weights, which take the place of the present ones outside of training."""
+        self.checkpointing: tuple[str, ...] = ()
+        """Blocks whose activations are computed again in the backward pass; see :meth:`checkpoint_blocks`."""
+        self._watched = False
+        self._freeze(parameters=True)
         self.reset_transforms()
 
     def _select(self, model: nn.Module) -> list[LayerMatrix]:
         if not self.config.include:
             return []
         return select_layers(model, self.config)
+
+    def _freeze(self, *, parameters: bool = False) -> None:
+        if self.config.norm == "frozen":
+            freeze_statistics(self.model)
+        for module in frozen_modules(self.model, self.frozen):
+            module.eval()
+            if parameters:
+                module.requires_grad_(False)
+
+    def checkpoint_blocks(self) -> tuple[str, ...]:
+        """Keep only the inputs of the network's blocks in training: less memory, one more forward pass."""
+        self.checkpointing = tuple(find_blocks(self.model))
+        if not self.checkpointing:
+            raise ModelError(
+                f"{type(self.model).__name__} has no sequence of blocks (nn.Sequential, nn.ModuleList) that could be "
+                "checkpointed. Leave train.checkpointing off."
+            )
+        return self.checkpointing
 
     def reset_transforms(self, seed: int | None = None) -> None:
         """Start all transforms anew from the present source weights."""
@@ -104,7 +131,14 @@ class TwoStream(nn.Module):
         return {name: self.transform(name).ranks for name in self.layers}
 
     def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
-        """Dense target tensors under the model's own parameter and buffer names."""
+        """Dense target tensors under the model's own parameter and buffer names; the averaged ones if there are."""
+        return self._averaged() or self.live_target_state(residuals)
+
+    def _averaged(self) -> dict[str, Tensor]:
+        return self.average.named() if self.average is not None and self.average.begun else {}
+
+    def live_target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
+        """Dense target tensors as they are now, whether there is an average of them or not."""
         residuals = self.residuals() if residuals is None else residuals
         return {**self._target_weights(residuals, factored=False), **self.statistics.named()}
 
@@ -148,8 +182,11 @@ class TwoStream(nn.Module):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
         with ExitStack() as stack:
             caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))
+            stack.enter_context(checkpointed_blocks(self.model, self.checkpointing))
             if stream == "source":
                 result = self.model(x, *args, **kwargs)
+            elif not self.training and (averaged := self._averaged()):
+                result = functional_call(self.model, averaged, (x, *args), kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
         return self._collect(logits_of(result, self.model), caught, inner)
@@ -166,11 +203,12 @@ class TwoStream(nn.Module):
     ) -> tuple[Outputs, Outputs]:
         """Each domain through its stream; in one pass where weights and statistics are the same for both."""
         residuals = self.residuals() if residuals is None else residuals
-        coupled = couples_samples(self.model, self.config.norm)
+        coupled = couples_samples(self.model, self.config.norm, self.frozen)
         if not residuals and not coupled:
             return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
         # Shared statistics are updated by one stream after the other.
-        if residuals and self._trains and not self._one_by_one and not (coupled and self.config.norm == "shared"):
+        by_pairs = residuals and self._trains and not self._one_by_one and not self.checkpointing
+        if by_pairs and not (coupled and self.config.norm == "shared"):
             before = Before(self.model, self.statistics)
             with suppress(Exception):  # whatever it was, it comes again below unless the pairs are to blame
                 outputs = self._both_at_once(source, target, residuals, inner)
@@ -187,7 +225,7 @@ class TwoStream(nn.Module):
     ) -> tuple[Outputs, Outputs]:
         state = {**self._target_weights(residuals, factored=True), **self.statistics.named()}
         pairs: dict[str, Tensor] = {name: Pair(_tensor_of(self.model, name), tensor) for name, tensor in state.items()}
-        with catch_outputs(self.model, self._wanted(inner)) as caught:
+        with self._watch(), catch_outputs(self.model, self._wanted(inner)) as caught:
             logits = logits_of(functional_call(self.model, pairs, (Pair(source, target),)), self.model)
         first = self._collect(pair_part(logits, "source"), pair_part(caught, "source"), inner)
         return first, self._collect(pair_part(logits, "target"), pair_part(caught, "target"), inner)
@@ -201,8 +239,24 @@ class TwoStream(nn.Module):
         self, stack: ExitStack, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], residuals: Residuals | None
     ) -> Any:
         residuals = self.residuals() if residuals is None else residuals
-        state = {**self._target_weights(residuals, factored=self._trains), **self.statistics.named()}
-        return functional_call(self.model, state, (x, *args), kwargs) if state else self.model(x, *args, **kwargs)
+        # A block that is computed again must find its weights as tensors, not compute them inside.
+        factored = self._trains and not self.checkpointing
+        state = {**self._target_weights(residuals, factored=factored), **self.statistics.named()}
+        if not state:
+            return self.model(x, *args, **kwargs)
+        with self._watch():
+            return functional_call(self.model, state, (x, *args), kwargs)
+
+    @contextmanager
+    def _watch(self) -> Iterator[None]:
+        """In the first training pass, look whether the network recomputes layers behind the stream's back."""
+        if self._watched or not self._trains or self.checkpointing:
+            yield
+            return
+        owners = {layer.weight.rpartition(".")[0] for layer in self.layers.values()}
+        with CheckpointWatch({name: self.model.get_submodule(name) for name in sorted(owners)}).watching():
+            yield
+        self._watched = True
 
     def merge_and_unload(self, example: Tensor | None = None) -> nn.Module:
         """The target stream as a plain module, compared with the live one on ``example`` if that is given."""
@@ -213,22 +267,10 @@ class TwoStream(nn.Module):
     def train(self, mode: bool = True) -> TwoStream:
         """As ``nn.Module.train``, with frozen batch norm kept frozen."""
         if mode and self.layers:
-            _refuse_checkpointing(self.model)
+            refuse_own_checkpointing(self.model)
         super().train(mode)
-        if self.config.norm == "frozen":
-            freeze_statistics(self.model)
+        self._freeze()
         return self
-
-
-def _refuse_checkpointing(model: nn.Module) -> None:
-    """Recomputing a layer in the backward pass would use the source's weights for the target, without a word."""
-    for name, module in model.named_modules():
-        for switch in ("gradient_checkpointing", "grad_checkpointing"):
-            if getattr(module, switch, False) is True:
-                raise ModelError(
-                    f"'{name or type(model).__name__}' has {switch} on, which recomputes layers with the source's "
-                    "weights. Turn it off to train a target stream."
-                )
 
 
 def _key(name: str) -> str:

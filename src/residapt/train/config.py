@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from residapt.settings import Settings
+from residapt.settings import Seed, Settings
 from residapt.train.schedule import Decay
 
 
@@ -26,7 +26,10 @@ class TrainConfig(Settings):
     """Optimiser steps."""
     batch_size: int = Field(64, ge=1)
     """Samples of each domain in a step, over all processes."""
-    seed: int = 0
+    few_batch: int | None = Field(None, ge=1)
+    """Labelled target images in a step, where some are given; None takes as many as batch_size says. Fewer images
+    than that are repeated, each as often as the others."""
+    seed: Seed = 0
     """Seed of sample order, augmentation and dropout."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adadelta"] = "adam"
     """Update rule of all groups."""
@@ -39,7 +42,7 @@ class TrainConfig(Settings):
     network: GroupConfig = GroupConfig()
     """The network, that is, the source stream."""
     head: float = Field(1.0, gt=0)
-    """Factor of the network's learning rate for its last layer, the classifier."""
+    """Factor of the network's learning rate for its new layers: the classifier, and a bottleneck before it."""
     transform: GroupConfig = GroupConfig()
     """The residual transforms; they should not learn faster than the network."""
     adversary: GroupConfig = GroupConfig()
@@ -48,6 +51,11 @@ class TrainConfig(Settings):
     """Learning rate over time."""
     clip: float | None = Field(None, gt=0)
     """Largest gradient norm; None leaves gradients alone."""
+    accumulate: int = Field(1, ge=1)
+    """Passes over equal parts of the batch whose gradients make one step: less memory, the same step for losses that
+    are means over samples. Batch norm, MMD, CORAL and mean predictions see one part at a time."""
+    checkpointing: bool = False
+    """Compute the activations of blocks again in the backward pass instead of keeping them: less memory, more time."""
     channels_last: bool = True
     """Memory format of images and 2-d convolutions; 1.4 to 2 times as fast on CPUs."""
     log_every: int = Field(50, ge=1)

@@ -45,10 +45,14 @@ def logits_of(
 ) -> Tensor:
     """Logits of all images, in order, on the CPU."""
     generator = torch.Generator().manual_seed(0)
-    pieces = []
+    logits = torch.empty(0)
     for index in torch.split(torch.arange(len(images)), batch_size):
-        pieces.append(predict(images.fetch(index, generator).to(device)).float().cpu())
-    return torch.cat(pieces)
+        found = predict(images.fetch(index, generator).to(device)).float()
+        if not len(logits):
+            # One block from the start: pieces that stay, between batches that go, keep the heap from being used again.
+            logits = torch.empty(len(images), *found.shape[1:])
+        logits[index] = found.cpu()
+    return logits
 
 
 def accuracy(method: Method, evaluation: Evaluation) -> float:

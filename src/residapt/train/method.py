@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from residapt.data.batches import Batch
+from residapt.data.domains import DomainPair
 from residapt.rank import RankChange
 from residapt.streams import Stream, TwoStream, merge_and_unload
 
@@ -49,9 +51,27 @@ class Method(nn.Module, ABC):
         others = [parameter for parameter in self.parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}
 
+    def meet(self, pair: DomainPair, classes: int) -> None:
+        """Learn what can be known of the data before the first step; called once, by the trainer."""
+
+    def further_losses(self) -> Iterator[Tensor]:
+        """Losses of further optimiser steps on the same batch, for helpers such as a domain classifier.
+
+        Each is asked for after the step of the one before; only parameters with a gradient of it are changed.
+        """
+        return iter(())
+
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
+
+    def remarks(self) -> list[str]:
+        """What a person should know now, each thing once; asked for after every step."""
+        return []
+
+    def record(self) -> dict[str, Any]:
+        """What the method has found out besides weights, as JSON can hold it, for records and reports."""
+        return {}
 
     def notices(self) -> list[str]:
         """What a person should know when training has ended, in plain words."""

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from residapt.models.heads import head_names
+from residapt.models.heads import new_layers
 from residapt.train.config import GroupConfig, TrainConfig
 from residapt.train.schedule import decay
 
@@ -21,7 +21,7 @@ def build_optimizer(
 ) -> Optimizer:
     """The optimiser named in the configuration; parameters that need no gradient stay out.
 
-    With ``model`` and a ``head`` factor, the network's last layer becomes a group of its own.
+    With ``model`` and a ``head`` factor, the network's new layers become a group of their own.
     """
     if model is not None and config.head != 1.0:
         groups = _with_head(groups, model)
@@ -58,8 +58,8 @@ def _rate(config: TrainConfig, name: str) -> float:
 
 
 def _with_head(groups: dict[str, list[nn.Parameter]], model: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The groups with the classifier of ``model`` taken out of the network's group."""
-    own = {id(p) for name in head_names(model) for p in model.get_submodule(name).parameters()}
+    """The groups with the classifier of ``model``, and its bottleneck, taken out of the network's group."""
+    own = {id(p) for name in new_layers(model) for p in model.get_submodule(name).parameters()}
     split: dict[str, list[nn.Parameter]] = {}
     for name, parameters in groups.items():
         split[name] = [p for p in parameters if name != "network" or id(p) not in own]

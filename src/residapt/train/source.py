@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from residapt.data.domains import Labelled
+from residapt.data.domains import Balance, Labelled
 from residapt.train.evaluate import evaluating, logits_of
 from residapt.train.events import Callback, CallbackState
 from residapt.train.method import Method
@@ -36,8 +36,8 @@ class HeldOut:
 class EarlyStopping(Callback):
     """Look at held-out source images every so many steps; after ``patience`` looks without gain, stop."""
 
-    def __init__(self, held_out: Labelled, *, every: int, patience: int) -> None:
-        self.held_out, self.every, self.patience = held_out, max(every, 1), patience
+    def __init__(self, held_out: Labelled, *, every: int, patience: int, balance: Balance = "as-is") -> None:
+        self.held_out, self.every, self.patience, self.balance = held_out, max(every, 1), patience, balance
         self.looks: list[HeldOut] = []
         self.best: HeldOut | None = None
         self._state: dict[str, Tensor] = {}
@@ -75,20 +75,27 @@ class EarlyStopping(Callback):
         self._state = {name: tensor.to(device, copy=True) for name, tensor in state.tensors.items()}
 
     def _look(self, method: Method, step: int) -> None:
-        look = look_at(method, self.held_out, step)
+        look = look_at(method, self.held_out, step, self.balance)
         self.looks.append(look)
         if self.best is None or look.key > self.best.key:
             self.best = look
             self._state = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
 
 
-def look_at(method: Method, held_out: Labelled, step: int = 0) -> HeldOut:
-    """Accuracy and loss of the source stream."""
+def look_at(method: Method, held_out: Labelled, step: int = 0, balance: Balance = "as-is") -> HeldOut:
+    """Accuracy and loss of the source stream; every image counts the same, or every class does."""
     device = next(method.parameters()).device
     with evaluating(method):
         logits = logits_of(lambda x: method.predict(x, "source"), held_out.images, batch_size=128, device=device)
-    right = (logits.argmax(1) == held_out.labels).double().mean()
-    return HeldOut(step, 100.0 * float(right), float(functional.cross_entropy(logits, held_out.labels)))
+    right = logits.argmax(1) == held_out.labels
+    if balance == "as-is":
+        loss = functional.cross_entropy(logits, held_out.labels)
+        return HeldOut(step, 100.0 * float(right.double().mean()), float(loss))
+    # Many negatives must not decide alone: a network that never finds anything would look best.
+    counts = held_out.labels.bincount(minlength=logits.shape[1]).double()
+    weights = 1.0 / (counts[held_out.labels] * (counts > 0).sum())
+    losses = functional.cross_entropy(logits, held_out.labels, reduction="none")
+    return HeldOut(step, 100.0 * float((weights * right).sum()), float((weights * losses).sum()))
 
 
 def run_with_early_stopping(trainer: Trainer, stopping: EarlyStopping) -> HeldOut:

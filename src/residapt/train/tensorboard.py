@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from residapt.errors import ConfigError
+from residapt.errors import ConfigError, ResidaptError
 from residapt.train.events import Callback, StepInfo
 from residapt.train.method import Method
+
+if TYPE_CHECKING:
+    from residapt.train.trainer import Trainer
 
 
 def check_tensorboard() -> Any:
@@ -23,7 +26,15 @@ class TensorBoard(Callback):
     """Losses, watched numbers, ranks and notes as TensorBoard events."""
 
     def __init__(self, folder: Path, stage: str) -> None:
-        self.writer, self.stage = check_tensorboard()(log_dir=str(folder)), stage
+        self._make, self.folder, self.stage = check_tensorboard(), folder, stage
+        self.writer: Any = None
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        """Open a file; what an earlier process wrote after ``step``, before it was killed, is taken back.
+
+        Each stage has a folder of its own, since taking back counts for all files of a folder.
+        """
+        self.writer = self._make(log_dir=str(self.folder / self.stage), purge_step=step + 1 if step > 0 else 0)
 
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Losses and the ranks of each layer."""
@@ -36,6 +47,14 @@ class TensorBoard(Callback):
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """A note in plain words."""
         self.writer.add_text(f"{self.stage}/notes", notice, step)
+
+    def on_interrupt(self, trainer: Trainer) -> None:
+        """Bring what there is to the disk."""
+        self.writer.flush()
+
+    def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
+        """Bring what there is to the disk."""
+        self.writer.flush()
 
     def on_end(self, method: Method, step: int) -> None:
         """Write what is left and close the file."""

@@ -15,6 +15,7 @@ from residapt.data.batches import Batch, Batches, derived_seed
 from residapt.data.domains import DomainPair
 from residapt.engine import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
+from residapt.train.accumulate import mean_losses, split_batch
 from residapt.train.config import TrainConfig
 from residapt.train.evaluate import evaluating
 from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
@@ -42,9 +43,17 @@ class Trainer:
         if self.format is not None:
             method.to(memory_format=self.format)
         self.batches = Batches(
-            pair, size=config.batch_size, seed=config.seed, rank=self.engine.rank, world=self.engine.world
+            pair,
+            size=config.batch_size,
+            seed=config.seed,
+            rank=self.engine.rank,
+            world=self.engine.world,
+            few=config.few_batch,
         )
-        self._check_labels(pair)
+        method.meet(pair, self._check_labels(pair))
+        split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
+        if config.checkpointing:
+            method.two.checkpoint_blocks()
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
@@ -55,14 +64,18 @@ class Trainer:
         self._signal: int | None = None
         self.engine.synchronise(method)
 
-    def _check_labels(self, pair: DomainPair) -> None:
-        """Refuse class indices that the network has no output for: later they would be an error without a place."""
+    def _check_labels(self, pair: DomainPair) -> int:
+        """Refuse class indices that the network has no output for: later they would be an error without a place.
+
+        Gives the number of classes.
+        """
         first = self.batches.batch(0).to(self.engine.device, self.format)
         with evaluating(self.method):
             classes = self.method.predict(first.source[:2], "source").shape[1]
         pair.source.check_classes(classes, "source")
         if pair.few is not None:
             pair.few.check_classes(classes, "labelled target")
+        return int(classes)
 
     def run(self) -> Method:
         """Train to the end and give back the method."""
@@ -75,7 +88,7 @@ class Trainer:
             while self.step < self.config.steps:
                 self._stop_if_asked()
                 self._one_step()
-                self._tell(self.callbacks.notices())
+                self._tell([*self.method.remarks(), *self.callbacks.notices()])
                 self.callbacks.on_settled(self)
             self._stop_if_asked()
         except Exception as error:
@@ -139,13 +152,29 @@ class Trainer:
 
     def _update(self, batch: Batch, progress: float) -> Losses:
         self.optimizer.zero_grad(set_to_none=True)
-        with self.engine.autocast():
-            losses = self.method.losses(batch, progress)
-        self._check_finite(losses)
-        self.engine.backward(losses.total)
+        parts = split_batch(batch, self.config.accumulate)
+        found = []
+        for part in parts:
+            with self.engine.autocast():
+                losses = self.method.losses(part, progress)
+            self._check_finite(losses)
+            self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
+            found.append(losses)
         self.engine.update(self.optimizer, self.config.clip)
+        self._further_steps()
         self.engine.average_statistics(self.method)
-        return losses
+        return mean_losses(found)
+
+    def _further_steps(self) -> None:
+        losses = self.method.further_losses()
+        while True:
+            with self.engine.autocast():
+                loss = next(losses, None)
+            if loss is None:
+                return
+            self.optimizer.zero_grad(set_to_none=True)
+            self.engine.backward(loss)
+            self.engine.update(self.optimizer, self.config.clip)
 
     def _check_finite(self, losses: Losses) -> None:
         if not self.engine.any(not bool(torch.isfinite(losses.total))):

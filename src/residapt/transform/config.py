@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn import functional
 
-from residapt.settings import Settings
+from residapt.settings import Seed, Settings
 
 
 class TransformConfig(Settings):
@@ -20,6 +20,9 @@ class TransformConfig(Settings):
     """Name patterns (``layer4.*``) of the layers to transform."""
     exclude: tuple[str, ...] = ()
     """Name patterns of the layers to share between the domains."""
+    freeze: tuple[str, ...] = ()
+    """Name patterns of modules (``conv1``, ``layer1``) that neither stream changes: no gradient, no transform, batch
+    norm in evaluation mode."""
     features: str | None = None
     """Name of the layer that the domain classifier reads; later layers are shared. None: the logits."""
     left_rank: int = 32
@@ -44,7 +47,7 @@ class TransformConfig(Settings):
     """Sum of the squared residuals at the start (the barrier's minimum is at 1)."""
     norm: Literal["per-domain", "shared", "frozen"] = "per-domain"
     """Batch norm: statistics of its own for each stream; one set for both; never updated."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the transforms' start."""
 
     @field_validator("nonlinearity")

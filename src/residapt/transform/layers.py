@@ -28,11 +28,13 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
     names = [layer.name for layer in layers]
     chosen = _matching(config.include, names, "include") - _matching(config.exclude, names, "exclude")
     chosen &= _up_to_features(model, config.features, names)
+    chosen = {name for name in chosen if not _is_frozen(name, config.freeze)}
     _matching(config.ranks, names, "ranks")
     if not chosen:
         raise ModelError(
-            f"transform.include={list(config.include)}, exclude={list(config.exclude)}, features='{config.features}' "
-            f"leave no layer of {type(model).__name__} to transform; widen include, or use method='dann_flip'."
+            f"transform.include={list(config.include)}, exclude={list(config.exclude)}, "
+            f"freeze={list(config.freeze)}, features='{config.features}' leave no layer of {type(model).__name__} to "
+            "transform; widen include, or use method='dann_flip'."
         )
     return [part for layer in layers if layer.name in chosen for part in _split_bias(layer, config.bias)]
 
@@ -99,6 +101,18 @@ def _up_to_features(model: nn.Module, features: str | None, names: Sequence[str]
     last = max(i for i, name in enumerate(modules) if name == features or name.startswith(f"{features}."))
     position = {name: i for i, name in enumerate(modules)}
     return {name for name in names if position[_owner(name, position)] <= last}
+
+
+def is_inside(name: str, modules: Iterable[str]) -> bool:
+    """Whether the module ``name`` is one of ``modules`` or below one of them."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def _is_frozen(layer: str, patterns: Iterable[str]) -> bool:
+    """Whether a pattern names the layer's module, or a module around it."""
+    parts = layer.split(".")
+    around = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return any(fnmatch.filter(around, pattern) for pattern in patterns)
 
 
 def _owner(layer: str, modules: Mapping[str, int]) -> str:

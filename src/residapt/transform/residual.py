@@ -14,6 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from residapt.transform.precision import full_precision
+
 Nonlinearity = Callable[[Tensor], Tensor]
 
 
@@ -51,22 +53,25 @@ class Residual:
         self._factors = self._split(self.transform.core_from(product))
 
     def _split(self, core: Tensor) -> tuple[Tensor, Tensor]:
-        S = self.transform.nonlinearity(core)
-        B1, B2 = self.transform.B1, self.transform.B2
-        # S goes to the side that leaves the smaller inner dimension.
-        return (B1 @ S, B2) if S.shape[1] <= S.shape[0] else (B1, B2 @ S.T)
+        with full_precision(core):
+            S = self.transform.nonlinearity(core)
+            B1, B2 = self.transform.B1, self.transform.B2
+            # S goes to the side that leaves the smaller inner dimension.
+            return (B1 @ S, B2) if S.shape[1] <= S.shape[0] else (B1, B2 @ S.T)
 
     def weight(self) -> Tensor:
         r""":math:`\Delta W`."""
         L, R = self.factors()
-        return L @ R.T
+        with full_precision(L):
+            return L @ R.T
 
     def add_to_weight(self, theta: Tensor) -> Tensor:
         r""":math:`W + \Delta W`, in one pass over the C x N matrix."""
         if self.is_zero:
             return theta
         L, R = self.factors()
-        return torch.addmm(theta, L, R.T)
+        with full_precision(L):
+            return torch.addmm(theta, L, R.T)
 
     def add_to_bias(self, bias: Tensor) -> Tensor:
         r""":math:`b + \Delta b`, the biases' own block."""
@@ -90,8 +95,9 @@ class Residual:
         Only k x k Gram matrices are formed.
         """
         L, R = self.factors()
-        total = ((L.T @ L) * (R.T @ R)).sum()
-        return total if self._bias_delta is None else total + self._bias_delta.dot(self._bias_delta)
+        with full_precision(L):
+            total = ((L.T @ L) * (R.T @ R)).sum()
+            return total if self._bias_delta is None else total + self._bias_delta.dot(self._bias_delta)
 
 
 class ResidualTransform(nn.Module):
@@ -165,9 +171,10 @@ class ResidualTransform(nn.Module):
 
     def core(self, weight: Tensor) -> Tensor:
         r"""The inner matrix :math:`T = A_1^\top W A_2 + D` of the weights, which rank selection shrinks."""
-        if self.D.shape[0] <= self.D.shape[1]:
-            return torch.addmm(self.D, self.A1.T @ weight, self.A2)
-        return self.core_from(weight @ self.A2)
+        with full_precision(weight):
+            if self.D.shape[0] <= self.D.shape[1]:
+                return torch.addmm(self.D, self.A1.T @ weight, self.A2)
+            return self.core_from(weight @ self.A2)
 
     def core_from(self, product: Tensor) -> Tensor:
         r"""T from the product :math:`W A_2`."""
@@ -175,14 +182,16 @@ class ResidualTransform(nn.Module):
 
     def bias_core(self, bias: Tensor) -> Tensor:
         r"""The biases' block of the inner matrix, :math:`A_1^\top b\, a_2 + d`."""
-        return torch.addmm(self.bias_D, (self.A1.T @ bias).unsqueeze(1), self.bias_A2)
+        with full_precision(bias):
+            return torch.addmm(self.bias_D, (self.A1.T @ bias).unsqueeze(1), self.bias_A2)
 
     def bias_residual(self, bias: Tensor) -> Tensor | None:
         r""":math:`\Delta b = B_1 \sigma(A_1^\top b\, a_2 + d)\, b_2^\top`; None where biases are not transformed."""
         if not self.has_bias or min(self.bias_D.shape) == 0:
             return None
-        S = self.nonlinearity(self.bias_core(bias))
-        return self.B1 @ (S @ self.bias_B2[0])
+        with full_precision(bias):
+            S = self.nonlinearity(self.bias_core(bias))
+            return self.B1 @ (S @ self.bias_B2[0])
 
     def residual(self, weight: Tensor, bias: Tensor | None = None) -> Residual:
         """The residual at the source weights, ready to be applied or measured."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from residapt.transform.precision import full_precision
 from residapt.transform.residual import Nonlinearity
 
 
@@ -67,6 +68,7 @@ class VectorTransform(nn.Module):
     def residual(self, weight: Tensor, bias: Tensor | None = None) -> VectorResidual:
         """The residual at the source parameters."""
         theta = weight.reshape(-1) if not self.has_bias or bias is None else torch.cat([weight.reshape(-1), bias])
-        delta = self.B @ self.nonlinearity(self.A.T @ theta + self.d)
+        with full_precision(theta):
+            delta = self.B @ self.nonlinearity(self.A.T @ theta + self.d)
         size = self.outputs * self.columns
         return VectorResidual(delta[:size].view(self.outputs, self.columns), delta[size:])

@@ -11,9 +11,9 @@ from residapt.selection.evidence import Evidence, subset
 from residapt.selection.scores import score
 from residapt.train import Callback, Evaluation, Method, accuracy
 from residapt.train.events import CallbackState
+from residapt.train.evidence import collect
 from residapt.train.metrics import MetricsFile
 from residapt.train.state import load_method, method_tensors
-from residapt.train.evidence import collect
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
 """Scores that take little time; DEV fits many classifiers."""

@@ -69,6 +69,7 @@ def adapt(
     *,
     source: Any,
     target: Any,
+    target_labels: Any = None,
     evaluate: Any = None,
     out: Path | str | None = None,
     method: str | None = None,
@@ -78,20 +79,24 @@ def adapt(
     classes: Sequence[str] | None = None,
     train_source_first: bool | None = None,
     tensorboard: bool = False,
+    trust_code: bool = False,
     console: Console | None = None,
     **settings: Any,
 ) -> AdaptedRun:
-    """Adapt a classifier to a target domain without target labels.
+    """Adapt a classifier to a target domain with no target labels, or a few.
 
     ``model`` is any network that returns logits, or a model spec such as ``timm:resnet50``. ``source`` is labelled:
     a folder of class folders, a DataLoader, a data set with (image, label) or dictionary rows, or (images, labels).
     ``target`` is unlabelled: a folder of images or any of these; labels beside its images are not read.
-    ``evaluate`` is labelled and scored at the end, never trained on. ``out`` is a new run directory for
+    ``target_labels`` are a few labelled target images: whatever source can be, or a CSV file of paths and classes; all
+    methods but ``source_only`` then learn from them as well. ``evaluate`` is labelled and scored at the end, never
+    trained on: images that are among ``target_labels`` are left out of it. ``out`` is a new run directory for
     configuration, metrics, adapter, network and report; without it nothing is written. With ``resume`` the run in
     ``out`` goes on where it was stopped, with the configuration that is recorded there; give the same model and data.
 
     A network given as an object is copied. It is trained on the source first if it does hardly better than guessing
     there; ``train_source_first`` decides otherwise. ``method`` is ``rpt`` unless it is given here or in ``config``.
+    A spec ``package.module:factory`` runs that code; where the files of a run say so, ``trust_code`` must allow it.
     ``settings`` are those of the configuration, by groups or with dots, as in
     ``adapt(..., seed=1, rank={"weight": 0.5}, **{"source.steps": 500})``.
     """
@@ -103,6 +108,7 @@ def adapt(
         config=given,
         source=source,
         target=target,
+        target_labels=target_labels,
         evaluate=evaluate,
         model=model if isinstance(model, nn.Module) else None,
         classes=classes,
@@ -111,6 +117,7 @@ def adapt(
         resume=resume,
         console=console or Console(stderr=True),
         tensorboard=tensorboard,
+        trust_code=trust_code or given.model.spec == model,
     )
     return run_request(request)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from residapt.config import Config
 from residapt.data.folders import scan_labelled, scan_source, scan_target
+from residapt.data.labels import check_few
 from residapt.errors import ConfigError
 from residapt.methods import check_method
+from residapt.models.trust import refuse_code
 from residapt.selection.scores import SCORES
 from residapt.train.tensorboard import check_tensorboard
 from residapt.workflow.plan import Request
@@ -17,6 +19,9 @@ from residapt.workflow.plan import Request
 def check_request(request: Request, config: Config) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
     check_method(config.method)
+    if request.model is None:
+        where = f"run '{request.out}'" if request.resume else "the configuration or base run"
+        refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
     if config.select != "last" and config.select not in SCORES:
         raise ConfigError(f"--select {config.select!r} is no score. Use last, or one of: {', '.join(SCORES)}.")
     for name in ("source", "target"):
@@ -50,6 +55,7 @@ def classes_of_folders(request: Request) -> tuple[str, ...] | None:
     if not isinstance(request.source, (str, Path)):
         return None
     classes = scan_source(Path(request.source)).classes
+    check_few(request.target_labels, request.target, classes)
     if isinstance(request.evaluate, (str, Path)):
         scan_labelled(Path(request.evaluate), classes)
     return classes

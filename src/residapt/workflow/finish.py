@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from residapt.data.domains import Labelled
 from residapt.deploy.model_file import write_model
 from residapt.report import write_report
 from residapt.run import RunDirectory
@@ -18,13 +16,13 @@ from residapt.selection.evidence import Evidence
 from residapt.selection.guard import compare
 from residapt.selection.scores import SCORES
 from residapt.streams import TwoStream, base_hashes, save_pretrained
-from residapt.summary import Accuracy, LayerRanks, RunSummary, Verdict, write_summary
-from residapt.train import Method, accuracy
+from residapt.summary import LayerRanks, RunSummary, Verdict, write_summary
+from residapt.train import Method
+from residapt.train.evidence import collect, plain_streams
 from residapt.transform import build_transform
 from residapt.version import __version__
 from residapt.workflow.along import scores_of
-from residapt.train.evidence import collect, plain_streams
-from residapt.workflow.networks import accuracy_of
+from residapt.workflow.label_scores import LabelScores, score_labelled
 from residapt.workflow.pictures import changed_predictions, project
 from residapt.workflow.plan import Plan
 from residapt.workflow.stages import Adapted
@@ -53,9 +51,9 @@ def finish(plan: Plan, run: RunDirectory | None, source: nn.Module, adapted: Ada
     adapted.method.eval()
     before, after = _evidence(plan, source, adapted.method)
     verdict = _judge(plan, before, after)
-    accuracies = _accuracies(plan, source, adapted.method)
+    scored = score_labelled(plan, source, adapted.method)
     plan.seconds["scoring"] = time.monotonic() - started
-    summary = _summary(plan, adapted, before, after, verdict, accuracies)
+    summary = _summary(plan, adapted, before, after, verdict, scored)
     finished = Finished(summary, adapted.method, source, plan)
     if run is not None and plan.engine.is_main:
         _write(finished, run)
@@ -75,34 +73,13 @@ def _judge(plan: Plan, before: Evidence, after: Evidence) -> Verdict:
     return Verdict(helped=judged.helped, handed_out="source" if back else "adapted", reasons=judged.reasons)
 
 
-def _accuracies(plan: Plan, source: nn.Module, method: Method) -> list[Accuracy]:
-    """Labels are read here, after every decision has been made."""
-    if plan.evaluation is None:
-        return []
-    data: Labelled = plan.evaluation.data
-    values: dict[Literal["source_only", "adapted"], float] = {
-        "source_only": accuracy_of(source, data, plan.device),
-        "adapted": accuracy(method, plan.evaluation),
-    }
-    return [
-        Accuracy(
-            name=plan.evaluation.name,
-            stage=stage,
-            percent=percent,
-            images=len(data.images),
-            protocol=plan.evaluation.protocol,
-        )
-        for stage, percent in values.items()
-    ]
-
-
 def _summary(
     plan: Plan,
     adapted: Adapted,
     before: Evidence,
     after: Evidence,
     verdict: Verdict,
-    accuracies: list[Accuracy],
+    scored: LabelScores,
 ) -> RunSummary:
     names = tuple(name for name in SCORES if name != "devn" or plan.config.select == name)
     first, second = scores_of(before, names), scores_of(after, names)
@@ -120,12 +97,14 @@ def _summary(
         seconds={stage: round(value, 3) for stage, value in plan.seconds.items()},
         source_images=len(plan.pair.source.images) + len(plan.held_out.images),
         target_images=len(plan.target),
+        labelled_images=len(plan.labelled),
         verdict=verdict,
         scores={name: (first[name], second[name]) for name in first if name in second},
-        accuracies=accuracies,
+        accuracies=scored.accuracies,
+        detections=scored.detections,
         ranks=layer_ranks(adapted.method.two),
         parameters=_parameters(adapted.method),
-        frequencies=_frequencies(plan, old, new),
+        frequencies=_frequencies(plan, old, new, adapted.method),
         changed=changed_predictions(old, new, plan.target, plan.sample, plan.classes, plan.input),
         changed_count=round(changed * len(plan.target)),
         projection=project(before, after),
@@ -160,14 +139,15 @@ def _count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _frequencies(plan: Plan, before: Tensor, after: Tensor) -> dict[str, list[float]]:
+def _frequencies(plan: Plan, before: Tensor, after: Tensor, method: Method) -> dict[str, list[float]]:
     labels = torch.cat([plan.pair.source.labels, plan.held_out.labels])
     named = {"source": labels, "target_before": before.argmax(1), "target_after": after.argmax(1)}
     count = len(plan.classes)
-    return {
-        name: (torch.bincount(values, minlength=count).double() / len(values)).tolist()
-        for name, values in named.items()
-    }
+    shares = {name: torch.bincount(values, minlength=count).double() / len(values) for name, values in named.items()}
+    found = {name: values.tolist() for name, values in shares.items()}
+    if "prior" in (known := method.record()):
+        found["target_assumed"] = known["prior"]["target"]
+    return found
 
 
 def _write(finished: Finished, run: RunDirectory) -> None:
@@ -176,7 +156,7 @@ def _write(finished: Finished, run: RunDirectory) -> None:
     network = finished.handed_out()
     method = "source_only" if finished.summary.verdict.handed_out == "source" else plan.config.method
     write_model(network, run.model, plan.metadata.model_copy(update={"method": method}))
-    if type(finished.method.two) is TwoStream:
+    if type(finished.method.two) is TwoStream and finished.method.two.average is None:
         # An adapter that the guard has turned down is kept, but nothing takes it for the result.
         turned_down = finished.summary.verdict.handed_out == "source"
         write_adapter(finished, run.adapter.with_name("adapter-turned-down") if turned_down else run.adapter)

@@ -19,6 +19,7 @@ from residapt.errors import ModelError
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.run import RunDirectory
 from residapt.streams.metadata import from_properties
+from residapt.streams.standardise import standardised
 from residapt.train.evaluate import evaluating, logits_of
 
 OWN = "given:"
@@ -44,7 +45,8 @@ def with_base(config: Config) -> Config:
     other = load_config(RunDirectory.open(Path(base)).config)
     model, data = config.model, config.data
     if "spec" not in model.model_fields_set:
-        model = model.model_copy(update={"spec": other.model.spec, "bottleneck": other.model.bottleneck})
+        update = {name: getattr(other.model, name) for name in ("spec", "bottleneck", "standardise")}
+        model = model.model_copy(update=update)
     if "image_size" not in data.model_fields_set:
         data = data.model_copy(update={"image_size": other.data.image_size, "channels": other.data.channels})
     return config.model_copy(update={"model": model, "data": data})
@@ -78,15 +80,18 @@ def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Ne
         )
         if model.bottleneck is not None:
             module = with_bottleneck(module, num_classes=len(classes), width=model.bottleneck)
+    if model.standardise:
+        standardised(module)
     if model.base is not None:
         _load_base(module, Path(model.base), classes)
     pretrained = model.weights is not None or model.base is not None or model.spec.startswith("hf:")
     return Network(module, pretrained, trained=model.base is not None)
 
 
-def given_network(module: nn.Module) -> Network:
+def given_network(config: Config, module: nn.Module) -> Network:
     """A copy of a network that is an object; the user's own stays as it is."""
-    return Network(copy.deepcopy(module), pretrained=False, trained=False)
+    module = copy.deepcopy(module)
+    return Network(standardised(module) if config.model.standardise else module, pretrained=False, trained=False)
 
 
 @torch.no_grad()

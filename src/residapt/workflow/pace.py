@@ -48,7 +48,8 @@ def decide(plan: Plan, given: Config, facts: Facts) -> Plan:
     source = 0.0
     notes: tuple[str, ...] = ()
     if plan.train_source and config.minutes and is_default(given, "source", "steps"):
-        source = _seconds_per_step(plan, config, "source_only", source_pair(plan.pair.source), source_settings(config))
+        alone = source_pair(plan.pair.source, plan.pair.balance)
+        source = _seconds_per_step(plan, config, "source_only", alone, source_settings(config))
     if config.minutes:
         config, notes = limit_steps(config, given, Pace(source, adapt), plan.train_source)
     config = by_steps(config, given)

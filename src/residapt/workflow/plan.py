@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair, Images, Labelled
+from residapt.data.labels_record import LabelRecord
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
 from residapt.engine import Engine
@@ -27,6 +28,8 @@ class Request:
     config: Config
     source: Any = None
     target: Any = None
+    target_labels: Any = None
+    """A few labelled target images: what source can be, or a file with paths and classes."""
     evaluate: Any = None
     model: nn.Module | None = None
     """A network as an object; None builds the one that the configuration names."""
@@ -38,6 +41,8 @@ class Request:
     """Go on with the run in ``out`` instead of starting one there."""
     console: Console = field(default_factory=lambda: Console(quiet=True))
     tensorboard: bool = False
+    trust_code: bool = False
+    """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +63,10 @@ class Plan:
     target: OpenImages
     sample: Tensor
     """Which target images are looked at for scores."""
+    unlabelled: Tensor
+    """Which target images no label was given for: those that the health monitor looks at."""
+    labelled: tuple[LabelRecord, ...]
+    """The labelled target images."""
     evaluation: Evaluation | None
     engine: Engine
     console: Console
@@ -77,6 +86,12 @@ class Plan:
     def device(self) -> torch.device:
         """Where to compute."""
         return self.engine.device
+
+    @property
+    def watched(self) -> Images:
+        """The target images that no label was given for."""
+        whole = len(self.unlabelled) == len(self.target)
+        return self.target.plain if whole else Part(self.target.plain, self.unlabelled)
 
     @property
     def seen(self) -> Images:

@@ -12,16 +12,18 @@ from torch import Tensor
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair, Labelled
-from residapt.data.same_files import also_among, common_images
+from residapt.data.labels import open_few, with_few
+from residapt.data.labels_record import check_unchanged, records_of
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.engine import Engine
 from residapt.errors import DataError, ModelError
 from residapt.methods.fit import example_of
 from residapt.models import InputSpec
+from residapt.run import RunDirectory
 from residapt.selection.evidence import subset
 from residapt.streams.metadata import AdapterMetadata, Input
-from residapt.train.evaluate import Evaluation, Protocol
+from residapt.train.detection import check_positive
 from residapt.workflow.checks import check_request, classes_of_folders
 from residapt.workflow.defaults import Facts
 from residapt.workflow.networks import (
@@ -35,6 +37,7 @@ from residapt.workflow.networks import (
 )
 from residapt.workflow.pace import decide
 from residapt.workflow.plan import Plan, Request
+from residapt.workflow.scored import evaluation_set, unlabelled
 
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
@@ -47,11 +50,13 @@ class _Data:
     source: OpenLabelled
     target: OpenImages
     scored: OpenLabelled | None
+    few: OpenLabelled | None
+    """Labelled target images."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        scored = self.scored.images.notes if self.scored else ()
-        return (*self.source.images.notes, *self.target.notes, *scored)
+        others = [data.images.notes for data in (self.scored, self.few) if data]
+        return (*self.source.images.notes, *self.target.notes, *(note for notes in others for note in notes))
 
 
 def prepare(request: Request) -> Plan:
@@ -67,8 +72,10 @@ def prepare(request: Request) -> Plan:
     network = _network(request, config, form, classes or (source.classes if source else ()))
     with _status(request, "reading and checking the images ..."):
         source = source or open_source(request.source, reading, request.classes)
-        data = _Data(source, open_target(request.target, reading), _open_scored(request, reading, source))
+        data = _open(request, reading, source)
     plan, facts = _assemble(request, config, engine, network, form, data)
+    if request.resume and request.out is not None:
+        check_unchanged(plan.labelled, RunDirectory(request.out).labelled)
     plan = decide(plan, config, facts)
     plan.seconds["reading"] = time.monotonic() - started
     return plan
@@ -76,7 +83,7 @@ def prepare(request: Request) -> Plan:
 
 def _with_places(config: Config, request: Request) -> Config:
     """The configuration with the folders that are used, so that a run can be repeated from anywhere."""
-    places = {"source": request.source, "target": request.target, "evaluate": request.evaluate}
+    places = {name: getattr(request, name) for name in ("source", "target", "target_labels", "evaluate")}
     files = {"weights": config.model.weights, "base": config.model.base}
     data = config.data.model_copy(update={name: _absolute(value) for name, value in places.items()})
     model = config.model.model_copy(update={name: _absolute(value) for name, value in files.items()})
@@ -89,14 +96,17 @@ def _absolute(place: Any) -> str | None:
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
     if request.model is not None:
-        return given_network(request.model)
+        return given_network(config, request.model)
     return build_network(config, form, classes)
 
 
-def _open_scored(request: Request, reading: Reading, source: OpenLabelled) -> OpenLabelled | None:
-    if request.evaluate is None:
-        return None
-    return open_evaluation(request.evaluate, reading, source.classes)
+def _open(request: Request, reading: Reading, source: OpenLabelled) -> _Data:
+    scored = few = None
+    if request.evaluate is not None:
+        scored = open_evaluation(request.evaluate, reading, source.classes)
+    if request.target_labels is not None:
+        few = open_few(request.target_labels, request.target, reading, source.classes)
+    return _Data(source, open_target(request.target, reading), scored, few)
 
 
 def _assemble(
@@ -110,7 +120,11 @@ def _assemble(
     _check_network(network, example.to(engine.device), data.source.classes)
     held_out = part_of(data.source.plain, held)
     train_source, notes = _needs_training(request, network, held_out, engine)
-    evaluation, more = _evaluation(request, data)
+    check_positive(config.data.positive, data.source.classes)
+    evaluation, more = evaluation_set(
+        request.evaluate, data.scored, source=data.source, target=data.target, few=data.few
+    )
+    rest, also = unlabelled(data.target, data.few)
     shape = _input(form, example)
     plan = Plan(
         config=config,
@@ -118,18 +132,35 @@ def _assemble(
         train_source=train_source,
         metadata=_metadata(request, config, data, shape),
         input=shape,
-        pair=DomainPair(Labelled(Part(data.source.images.train, kept), data.source.labels[kept]), data.target.train),
+        pair=_pair(config, data, kept, example),
         held_out=held_out,
         target=data.target,
-        sample=subset(len(data.target), config.data.score_images, seed=0),
+        sample=rest[subset(len(rest), config.data.score_images, seed=0)],
+        unlabelled=rest,
+        labelled=records_of(data.few),
         evaluation=evaluation,
         engine=engine,
         console=request.console,
-        notes=(*data.notes, *notes, *more),
+        notes=(*data.notes, *notes, *more, *also),
         tensorboard=request.tensorboard,
         resume=request.resume,
     )
     return plan, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
+
+
+def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainPair:
+    """What is trained on: labelled target images are target images as well, and stay among the unlabelled ones."""
+    source = Labelled(Part(data.source.images.train, kept), data.source.labels[kept])
+    if data.few is None:
+        return DomainPair(source, data.target.train, balance=config.data.balance)
+    shape = example_of(data.few.images.plain).shape[1:]
+    if shape != example.shape[1:]:
+        raise DataError(
+            f"target_labels: images have shape {tuple(shape)}, but those of the source {tuple(example.shape[1:])}. "
+            "Bring all images to one shape."
+        )
+    few = Labelled(data.few.images.train, data.few.labels)
+    return DomainPair(source, with_few(data.target, data.few.images), few, config.data.balance)
 
 
 def _check_network(network: Network, example: Tensor, classes: tuple[str, ...]) -> None:
@@ -160,34 +191,6 @@ def _needs_training(
     return True, (note,)
 
 
-def _evaluation(request: Request, data: _Data) -> tuple[Evaluation | None, tuple[str, ...]]:
-    """The set to score, with its stamp: are its images among those that training sees?"""
-    if data.scored is None:
-        return None, ()
-    files, name = data.scored.images.files, _name(request.evaluate)
-    seen = _same(data.scored.images, data.target)
-    learned = also_among(files, data.source.images.files)
-    notes = []
-    if learned:
-        notes.append(
-            f"{learned} of the {len(data.scored.images)} images to score are labelled source images as well: "
-            "their accuracy says little."
-        )
-    protocol: Protocol = "transductive" if seen or learned else "held-out"
-    return Evaluation(name, data.scored.plain, protocol=protocol), tuple(notes)
-
-
-def _same(scored: OpenImages, target: OpenImages) -> int:
-    if scored.files and target.files:
-        return also_among(scored.files, target.files)
-    return common_images(scored.plain, target.plain)
-
-
-def _name(data: Any) -> str:
-    """What to call a scored set; two parts of a path, because many folders are called "images"."""
-    return "/".join(Path(data).absolute().parts[-2:]) if isinstance(data, (str, Path)) else "labelled images"
-
-
 def _input(form: InputSpec, example: Tensor) -> Input:
     """What the network reads, by the shape of what it was given."""
     channels, size = (example.shape[1], example.shape[-1]) if example.ndim > 1 else (1, 1)
@@ -203,6 +206,7 @@ def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> Ad
         classes=data.source.classes,
         model=None if own else config.model.spec,
         bottleneck=None if own else config.model.bottleneck,
+        standardise=config.model.standardise,
         input=shape if data.source.images.raw and data.target.raw else None,
     )
 

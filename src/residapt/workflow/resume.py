@@ -9,6 +9,7 @@ from pathlib import Path
 
 from residapt.config import Config, load_config
 from residapt.errors import ConfigError
+from residapt.models.trust import names_code
 from residapt.run import RunDirectory
 from residapt.train import Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
@@ -18,8 +19,10 @@ from residapt.train.signals import stop_on_signals
 
 
 def resume_command(path: Path) -> str:
-    """What a person types to go on with a run."""
-    return f"residapt adapt --resume {shlex.quote(str(path))}"
+    """What a person types to go on with a run; its own network may be code, which has to be allowed again."""
+    spec = load_config(RunDirectory(path).config).model.spec if RunDirectory(path).config.is_file() else ""
+    allow = " --trust-code" if names_code(spec) else ""
+    return f"residapt adapt --resume {shlex.quote(str(path))}{allow}"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from torch import nn
 
 from residapt.atomic import atomic_file
 from residapt.config import load_config, write_config
+from residapt.data.labels_record import write_records
 from residapt.deploy.model_file import write_model
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.models import load_weights
@@ -78,6 +79,8 @@ def begin(plan: Plan, run: RunDirectory | None) -> None:
         plan.say(f"note: {note}")
     if run is None or not plan.engine.is_main:
         return
+    if plan.labelled:
+        write_records(plan.labelled, run.labelled)
     write_config(plan.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in plan.notes:
@@ -102,7 +105,7 @@ def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
     trainer = make_trainer(
         "source_only",
         plan.network,
-        source_pair(plan.pair.source),
+        source_pair(plan.pair.source, plan.pair.balance),
         method=plan.config,
         train=settings,
         callbacks=_listeners(plan, run, "source"),
@@ -112,7 +115,8 @@ def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
         load_weights(trainer.method.two.model, run.source)
         return merge_and_unload(trainer.method.two)
     every = max(1, settings.steps // plan.config.source.checks)
-    stopping = EarlyStopping(plan.held_out, every=every, patience=plan.config.source.patience)
+    patience = plan.config.source.patience
+    stopping = EarlyStopping(plan.held_out, every=every, patience=patience, balance=plan.pair.balance)
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
     plan.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
@@ -123,7 +127,9 @@ def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tu
     """The trainer of the second stage, not yet started, with what listens to it."""
     config = plan.config
     notes = Notes(plan.notes)
-    metrics = MetricsFile(run.metrics, stage="adapt") if run is not None and plan.engine.is_main else None
+    listeners = _listeners(plan, run, "adapt")
+    # The same file for the scores: its clock is in the checkpoints, so that it goes on after a stop.
+    metrics = next((item for item in listeners if isinstance(item, MetricsFile)), None)
     along = ScoresAlong(
         plan.held_out,
         plan.seen,
@@ -134,7 +140,7 @@ def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tu
     )
     health = HealthMonitor(
         plan.held_out,
-        plan.target.plain,
+        plan.watched,
         plan.classes,
         config.health,
         before=lambda x: logits_in(source(x)),
@@ -146,7 +152,7 @@ def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tu
         plan.pair,
         method=config,
         train=config.train,
-        callbacks=[*_listeners(plan, run, "adapt"), health, along, notes],
+        callbacks=[*listeners, health, along, notes],
         engine=plan.engine,
     )
     return trainer, along, notes

@@ -41,6 +41,7 @@ def build_discrepancy(
             dropout=config.dropout,
             seed=config.seed,
             layer=layer,
+            steps=config.steps,
         )
     return made.to(features)
 

@@ -13,7 +13,8 @@ from residapt.methods.config import DiscrepancyConfig
 from residapt.methods.discrepancy import Discrepancy, DiscrepancyLosses
 from residapt.streams import Outputs
 
-Distance = Callable[[Tensor, Tensor], Tensor]
+Distance = Callable[..., Tensor]
+"""Of source features, target features and, as ``weights``, weights of the source samples."""
 
 
 class Moments(Discrepancy):
@@ -23,10 +24,10 @@ class Moments(Discrepancy):
         super().__init__(layer)
         self.distance = distance
 
-    def forward(self, source: Outputs, target: Outputs) -> DiscrepancyLosses:
+    def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
         """The distance over the batch of all processes; there is nothing to train in it."""
         f_s, f_t = gather_features(self.features(source)), gather_features(self.features(target))
-        return DiscrepancyLosses(self.distance(f_s, f_t))
+        return DiscrepancyLosses(self.distance(f_s, f_t, weights=None if prior is None else gather_features(prior)))
 
 
 def distance_named(kind: str, config: DiscrepancyConfig) -> Distance:
@@ -38,11 +39,11 @@ def distance_named(kind: str, config: DiscrepancyConfig) -> Distance:
     return {"mmd": linear_mmd, "coral": coral}[kind]
 
 
-def median_mk_mmd(source: Tensor, target: Tensor) -> Tensor:
+def median_mk_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """MMD with DAN's five kernels around the batch's median distance (Long et al. 2015)."""
-    return gaussian_mmd(source, target, median_bandwidths(source, target))
+    return gaussian_mmd(source, target, median_bandwidths(source, target), weights)
 
 
-def median_rbf_mmd(source: Tensor, target: Tensor) -> Tensor:
+def median_rbf_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """MMD with one kernel, as wide as the batch's median squared distance."""
-    return gaussian_mmd(source, target, median_bandwidths(source, target, (1.0,)))
+    return gaussian_mmd(source, target, median_bandwidths(source, target, (1.0,)), weights)

@@ -39,6 +39,7 @@ class Joined(Adversarial):
             dropout=config.dropout,
             seed=config.seed,
             layer=layer,
+            steps=config.steps,
         )
         self.random_map: nn.Module | None = random_map
         self.probabilities, self.detach, self.entropy = probabilities, detach, entropy
@@ -51,12 +52,13 @@ class Joined(Adversarial):
         joined: Tensor = multilinear(f, g) if self.random_map is None else self.random_map(f, g)
         return joined
 
-    def weights(self, source: Outputs, target: Outputs) -> DomainLogits | None:
+    def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
         """Sure predictions count more, each domain normalised for itself (CDAN+E only)."""
         if not self.entropy:
-            return None
-        both = (gather_features(outputs.logits.detach().softmax(dim=1)) for outputs in (source, target))
-        return DomainLogits(*(own_rows(entropy_weights(probabilities)) for probabilities in both))
+            return super().weights(source, target, prior)
+        g_s, g_t = (gather_features(outputs.logits.detach().softmax(dim=1)) for outputs in (source, target))
+        whole = None if prior is None else gather_features(prior)
+        return DomainLogits(own_rows(entropy_weights(g_s, whole)), own_rows(entropy_weights(g_t)))
 
 
 def build_joined(kind: str, config: DiscrepancyConfig, features: int, classes: int, layer: str) -> Joined:

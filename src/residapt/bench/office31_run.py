@@ -1,0 +1,146 @@
+"""One run of Office-31 and the resumable grid of them: what has a record is not run again."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from residapt.bench.engines import WorkEngine
+from residapt.bench.execute import environment, parameter_counts
+from residapt.bench.grid import append_record, read_records
+from residapt.bench.local_engine import LocalEngine
+from residapt.bench.office31 import OfficePlan
+from residapt.bench.office31_images import Domain, load_domain
+from residapt.bench.office31_network import warm_start
+from residapt.data.domains import DomainPair, Labelled
+from residapt.errors import DataError, Interrupted
+from residapt.methods.fit import make_trainer
+from residapt.selection.guard import measure
+from residapt.streams import TwoStream
+from residapt.train import Curve, Evaluation, Method, accuracy
+from residapt.train.evidence import collect, plain_streams
+
+Record = dict[str, Any]
+
+
+def execute_office(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
+    """Run a plan and give its record. The last iterate counts; target labels are used here, at the end, only."""
+    source, target = (load_domain(name, plan.network, root, cache) for name in plan.domains)
+    training = Labelled(source.training(), source.labels)
+    evaluations = (
+        Evaluation("target", target.scored(), protocol="transductive"),
+        Evaluation("source", source.scored(), stream="source", protocol="transductive"),
+    )
+    network = warm_start(plan, training, root, cache, _source_key(plan, source))
+    features = plan.settings.transform.features
+    before_evidence = collect(
+        plain_streams(network, features), source.scored(), target.scored().images, target_stream="source", device=CPU
+    )
+    # The warm start is the source-only network already.
+    train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
+    curve = Curve([evaluations[0]], train.evaluate_every)
+    trainer = make_trainer(
+        plan.method,
+        network,
+        DomainPair(training, target.training()),
+        method=plan.settings,
+        train=train,
+        callbacks=(curve,),
+        target_labels=Labelled(target.training(), target.labels) if plan.method == "target_only" else None,
+    )
+    before, counts = trainer.method.two.ranks(), parameter_counts(trainer.method)
+    started = time.monotonic()
+    method = trainer.run()
+    seconds = time.monotonic() - started
+    return {
+        "key": plan.key(),
+        "bench": "office31",
+        "plan": plan.model_dump(mode="json"),
+        "accuracy": {item.name: round(accuracy(method, item), 3) for item in evaluations},
+        "protocols": {item.name: item.protocol for item in evaluations},
+        "selection": "last iterate",
+        "label_free": measure(before_evidence, _after(method, source, target)),
+        "curve": curve.points,
+        "ranks": {"before": before, "after": method.two.ranks()},
+        "parameters": {"before": counts, "after": parameter_counts(method)},
+        "seconds": round(seconds, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "data": {name: domain.checksum for name, domain in zip(plan.domains, (source, target), strict=True)},
+        "environment": environment(),
+    }
+
+
+CPU = torch.device("cpu")
+
+
+def _after(method: Method, source: Domain, target: Domain) -> Any:
+    two: TwoStream = method.two
+    stream = "source" if method.name == "source_only" else "target"
+    return collect(two, source.scored(), target.scored().images, target_stream=stream, device=CPU)  # type: ignore[arg-type]
+
+
+def _source_key(plan: OfficePlan, source: Domain) -> str:
+    parts = (plan.network.model_dump_json(), plan.source.model_dump_json(), source.checksum)
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:12]
+
+
+def pending(plans: Iterable[OfficePlan], path: Path) -> list[OfficePlan]:
+    """The plans that have no record yet."""
+    done = {_key_of(record) for record in read_records([path])}
+    return [plan for plan in plans if plan.key() not in done]
+
+
+def _key_of(record: Record) -> str:
+    """The key as this version sees it: settings that are newer than the record have defaults."""
+    try:
+        return OfficePlan.model_validate(record["plan"]).key()
+    except (KeyError, ValidationError):
+        return str(record["key"])
+
+
+def run_office(
+    plans: Iterable[OfficePlan],
+    *,
+    out: Path,
+    root: Path,
+    cache: Path,
+    engine: WorkEngine | None = None,
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> None:
+    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
+    todo = pending(plans, out)
+    work = partial(run_office_plan, root=root.absolute(), cache=cache.absolute())
+    done = 0
+    try:
+        with engine or LocalEngine() as workers:
+            for _, record in workers.map(work, todo, name=office_name):
+                append_record(out, record)
+                done += 1
+                on_record(record)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
+            step=done,
+        ) from None
+
+
+def run_office_plan(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
+    """One run, with one thread."""
+    torch.set_num_threads(1)
+    if not (root / "office31").is_dir():
+        raise DataError(f"'{root}' has no folder 'office31' with the domains amazon, webcam and dslr; give --data.")
+    return execute_office(plan, root=root, cache=cache)
+
+
+def office_name(plan: OfficePlan) -> str:
+    """A run, for messages."""
+    note = f", {plan.note}" if plan.note else ""
+    return f"office31 {plan.task} {plan.method} seed {plan.seed}{note}"

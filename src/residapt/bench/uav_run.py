@@ -1,0 +1,158 @@
+"""One run of a detection task and the resumable grid of them: what has a record is not run again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from residapt.bench.engines import WorkEngine
+from residapt.bench.execute import environment, parameter_counts
+from residapt.bench.grid import append_record, read_records
+from residapt.bench.local_engine import LocalEngine
+from residapt.bench.tasks import Task
+from residapt.bench.uav import DetectionPlan
+from residapt.bench.uav_task import CLASSES, detection_task, load_data
+from residapt.errors import Interrupted
+from residapt.methods import MethodConfig
+from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.models.specs import build_model
+from residapt.train import Evaluation, GroupConfig, Method, TrainConfig
+from residapt.train.detection import OneAgainstRest, average_precision
+from residapt.train.evaluate import evaluating, logits_of
+
+Record = dict[str, Any]
+
+
+def execute_detection(plan: DetectionPlan, *, root: Path, cache: Path) -> Record:
+    """Run a plan and give its record. The last iterate counts; labels of the test are used here, at the end, only."""
+    data = load_data(plan.task, root, cache, validation=plan.part == "validation")
+    task = detection_task(data, plan)
+    network = warm_start(plan, task, cache)
+    # The warm start is the source-only network already.
+    train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
+    trainer = make_trainer(plan.method, network, task.pair, method=plan.settings, train=train)
+    before, counts = trainer.method.two.ranks(), parameter_counts(trainer.method)
+    started = time.monotonic()
+    method = trainer.run()
+    seconds = time.monotonic() - started
+    scores = {item.name: score(method, item) for item in task.evaluations}
+    return {
+        "key": plan.key(),
+        "bench": "detection",
+        "plan": plan.model_dump(mode="json"),
+        "ap": {name: found["ap"] for name, found in scores.items()},
+        "accuracy": {name: found["accuracy"] for name, found in scores.items()},
+        "positives": {name: found["positives"] for name, found in scores.items()},
+        "negatives": {name: found["negatives"] for name, found in scores.items()},
+        "labelled": 0 if task.pair.few is None else int(task.pair.few.labels.sum()),
+        "selection": "last iterate",
+        "ranks": {"before": before, "after": method.two.ranks()},
+        "parameters": {"before": counts, "after": parameter_counts(method)},
+        "seconds": round(seconds, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "data": {"official": task.official, "files": task.files},
+        "environment": environment(),
+    }
+
+
+def score(method: Method, evaluation: Evaluation) -> dict[str, float]:
+    """Average precision of the drones, and accuracy in per cent, which says little where negatives abound."""
+    labels = evaluation.data.labels
+    with evaluating(method):
+        device = next(method.parameters()).device
+        logits = logits_of(lambda x: method.predict(x, evaluation.stream), evaluation.data.images, device=device)
+    drone = CLASSES.index("drone")
+    return {
+        "ap": round(average_precision(OneAgainstRest(logits).log_odds(drone), labels == drone), 5),
+        "accuracy": round(100.0 * float((logits.argmax(1) == labels).double().mean()), 3),
+        "positives": int((labels == drone).sum()),
+        "negatives": int((labels != drone).sum()),
+    }
+
+
+def warm_start(plan: DetectionPlan, task: Task, cache: Path) -> nn.Module:
+    """The network trained on the source, from the cache where another run of the seed has made it already."""
+    torch.manual_seed(plan.source.seed)
+    network = build_model(plan.arch, num_classes=len(CLASSES), in_channels=1)
+    text = f"{plan.source.model_dump_json()} {task.files} {plan.part if plan.task == 'uav' else ''}"
+    name = f"{plan.task}-{plan.arch}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.safetensors"
+    path = cache / name
+    if path.exists():
+        network.load_state_dict(load_file(path))
+        return network
+    train = TrainConfig(
+        steps=plan.source.steps,
+        batch_size=plan.source.batch_size,
+        seed=plan.source.seed,
+        beta1=0.9,
+        network=GroupConfig(lr=plan.source.lr, weight_decay=plan.source.weight_decay),
+    )
+    fit("source_only", network, source_pair(task.pair.source, "classes"), method=MethodConfig(), train=train)
+    cache.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    save_file({key: tensor.contiguous() for key, tensor in network.state_dict().items()}, temporary)
+    temporary.replace(path)
+    return network
+
+
+def pending(plans: Iterable[DetectionPlan], path: Path) -> list[DetectionPlan]:
+    """The plans that have no record yet."""
+    done = {_key_of(record) for record in read_records([path])}
+    return [plan for plan in plans if plan.key() not in done]
+
+
+def _key_of(record: Record) -> str:
+    """The key as this version sees it: settings that are newer than the record have defaults."""
+    try:
+        return DetectionPlan.model_validate(record["plan"]).key()
+    except (KeyError, ValidationError):
+        return str(record["key"])
+
+
+def run_detection(
+    plans: Iterable[DetectionPlan],
+    *,
+    out: Path,
+    root: Path,
+    cache: Path,
+    engine: WorkEngine | None = None,
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> None:
+    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
+    todo = pending(plans, out)
+    work = partial(run_detection_plan, root=root.absolute(), cache=cache.absolute())
+    done = 0
+    try:
+        with engine or LocalEngine() as workers:
+            for _, record in workers.map(work, todo, name=detection_name):
+                append_record(out, record)
+                done += 1
+                on_record(record)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
+            step=done,
+        ) from None
+
+
+def run_detection_plan(plan: DetectionPlan, *, root: Path, cache: Path) -> Record:
+    """One run, with one thread."""
+    torch.set_num_threads(1)
+    return execute_detection(plan, root=root, cache=cache)
+
+
+def detection_name(plan: DetectionPlan) -> str:
+    """A run, for messages."""
+    note = f", {plan.note}" if plan.note else ""
+    return f"{plan.task} {plan.method} {plan.labels} labels seed {plan.seed}{note}"

@@ -1,0 +1,214 @@
+"""``residapt bench uav``, ``residapt bench drone-standin`` and the tables and figures of their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from residapt.cli.app import bench_app, console
+from residapt.cli.bench_grid import DataRoot, data_root, records_of
+from residapt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORDS = Path("benchmarks/results/drone-standin.jsonl")
+TRIES = Path("benchmarks/results/drone-standin-tries.jsonl")
+ALL = "source_only,fine_tune,pooled,dann_flip,adda,two_stream,rpt_fixed,rpt"
+Methods = Annotated[str, typer.Option(help="Methods, separated by commas.")]
+Labels = Annotated[str, typer.Option(help="Numbers of labelled real drones, separated by commas.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds.")]
+FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
+Steps = Annotated[int | None, typer.Option(min=0, help="Adaptation steps; the benchmark's when not given.")]
+SourceSteps = Annotated[int, typer.Option(min=0, help="Steps of training on the source before.")]
+Validation = Annotated[
+    bool, typer.Option("--validation", help="Score a held-out part of the training photographs, to choose settings.")
+]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")]
+Chosen = Annotated[
+    Path | None, typer.Option(help="Records of tries (--validation): each method takes the settings of its best one.")
+]
+Note = Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")]
+Tries = Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")]
+Cache = Annotated[Path, typer.Option(help="Folder for patches and trained source networks.")]
+CACHE = Path("run-bench")
+
+
+@bench_app.command(epilog="Example: residapt bench uav --data uav200/ --methods fine_tune,rpt --seeds 5")
+def uav(
+    data: DataRoot = None,
+    methods: Methods = ALL,
+    labels: Labels = "200",
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
+    steps: Steps = None,
+    source_steps: SourceSteps = 1000,
+    validation: Validation = False,
+    chosen: Chosen = None,
+    changes: Changes = None,
+    note: Note = "",
+    tries: Tries = 1,
+    jobs: Jobs = 1,
+    out: Out = None,
+    cache: Cache = CACHE,
+) -> None:
+    """UAV-200 from its folders (docs/uav.md): the paper's Table 5, by average precision."""
+    given: dict[str, Any] = {"labels": labels, "seeds": seeds, "first_seed": first_seed, "steps": steps}
+    given |= {
+        "source_steps": source_steps,
+        "validation": validation,
+        "chosen": chosen,
+        "changes": changes,
+        "note": note,
+        "tries": tries,
+    }
+    _run("uav", data, methods, given, jobs, out, cache)
+
+
+@bench_app.command("drone-standin", epilog="Example: residapt bench drone-standin --methods fine_tune,rpt --seeds 5")
+def drone_standin(
+    data: DataRoot = None,
+    methods: Methods = ALL,
+    labels: Labels = "200",
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
+    steps: Steps = None,
+    source_steps: SourceSteps = 1000,
+    validation: Validation = False,
+    chosen: Chosen = None,
+    changes: Changes = None,
+    note: Note = "",
+    tries: Tries = 1,
+    jobs: Jobs = 1,
+    out: Out = None,
+    cache: Cache = CACHE,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Draw drawn and photographed drones side by side into this PNG, and stop.")
+    ] = None,
+) -> None:
+    """A stand-in for UAV-200 from real photographs and drawn drones (docs/drones.md), by average precision."""
+    if sheet is not None:
+        _sheet(data, cache, sheet)
+        return
+    given: dict[str, Any] = {"labels": labels, "seeds": seeds, "first_seed": first_seed, "steps": steps}
+    given |= {
+        "source_steps": source_steps,
+        "validation": validation,
+        "chosen": chosen,
+        "changes": changes,
+        "note": note,
+        "tries": tries,
+    }
+    _run("drone-standin", data, methods, given, jobs, out, cache, _draw_first)
+
+
+@bench_app.command("drone-table", epilog="Example: residapt bench drone-table --figure docs/drones.svg")
+def drone_table(
+    files: Annotated[list[Path] | None, typer.Argument(help="JSONL files of records.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw AP against the number of labels into this SVG.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Replace the tables in this Markdown page.")] = None,
+) -> None:
+    """Tables of a detection benchmark as Markdown: average precision, labels, ranks, tries; from records only."""
+    from residapt.bench.drone_figure import label_figure
+    from residapt.bench.drone_tables import all_tables, fill_in
+
+    records = records_of(files or [path for path in (RECORDS, TRIES) if path.is_file()] or [RECORDS])
+    tables = all_tables(records)
+    for made in tables.values():
+        console.print(made, highlight=False, soft_wrap=True, markup=False)
+    if figure is not None:
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        figure.write_text(label_figure(records), encoding="utf-8")
+        console.print(f"Wrote {figure}", highlight=False)
+    if page is not None:
+        if not page.is_file():
+            raise ConfigError(f"there is no page '{page}'.")
+        page.write_text(fill_in(page.read_text(encoding="utf-8"), tables, str(page)), encoding="utf-8")
+        console.print(f"Wrote {page}", highlight=False)
+
+
+def _run(
+    task: str,
+    data: Path | None,
+    methods: str,
+    given: dict[str, Any],
+    jobs: int,
+    out: Path | None,
+    cache: Path,
+    prepare: Callable[[Path, Path], None] = lambda root, cache: None,
+) -> None:
+    from residapt.bench.local_engine import LocalEngine
+    from residapt.bench.plan import SourceRecipe
+    from residapt.bench.uav import best_tries, detection_plans
+    from residapt.bench.uav_run import run_detection
+
+    last = [] if given["steps"] is None else [f"train.steps={given['steps']}"]
+    plans = detection_plans(
+        task,
+        [name for name in methods.split(",") if name],
+        range(given["first_seed"], given["first_seed"] + given["seeds"]),
+        labels=numbers(given["labels"]),
+        changes=[*(given["changes"] or ()), *last],
+        source=SourceRecipe(steps=given["source_steps"], batch_size=64),
+        part="validation" if given["validation"] else "test",
+        chosen=None if given["chosen"] is None else best_tries(records_of([given["chosen"]])),
+        note=given["note"],
+        tries=given["tries"],
+    )
+    root = data_root(data)
+    prepare(root, cache)
+    run_detection(
+        plans,
+        out=out or Path("benchmarks/results") / f"{task}.jsonl",
+        root=root,
+        cache=cache,
+        engine=LocalEngine(jobs),
+        on_record=lambda record: console.print(_line(record), highlight=False),
+    )
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers of 0 or more, separated by commas."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [-1]
+    if min(found) < 0:
+        raise ConfigError(f"--labels {text!r}: give numbers of 0 or more, separated by commas, for instance 0,10,50.")
+    return found
+
+
+def _draw_first(root: Path, cache: Path) -> None:
+    """Draw the stand-in's patches, where they are not there yet, and say so."""
+    from residapt.data.drones.standin import load_standin
+
+    def tell(name: str, done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            console.print(f"drawing {name}: {done} of {total}", highlight=False)
+
+    load_standin(root, cache, on_count=tell)
+
+
+def _sheet(data: Path | None, cache: Path, path: Path) -> None:
+    from residapt.data.drones.compare import comparison, contact_sheet
+    from residapt.data.drones.standin import load_standin
+
+    tensors, _ = load_standin(data_root(data), cache)
+    sets = {
+        name: tensors[key].squeeze(1).numpy()
+        for name, key in (("drawn (source)", "synthetic"), ("photographed (training)", "train drone"))
+    }
+    contact_sheet(sets, path)
+    for number, *cells in comparison(sets):
+        console.print(f"| {number} | {' | '.join(cells)} |", highlight=False, soft_wrap=True)
+    console.print(f"Wrote {path}", highlight=False)
+
+
+def _line(record: dict[str, Any]) -> str:
+    plan = record["plan"]
+    found = ", ".join(f"{name} AP {value:.3f}" for name, value in record["ap"].items())
+    return f"{plan['method']} {record['labelled']} labels seed {plan['seed']}: {found}, {record['seconds']} s"

@@ -1,0 +1,1 @@
+"""A stand-in for UAV-200 from real photographs: drawn drones as source, photographed ones as target."""

@@ -1,0 +1,123 @@
+"""A few labelled target images, whatever they are given as: a label file, class folders, or data in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from residapt.data.decode import UnreadableImageError, decode_image
+from residapt.data.domains import Images, JoinedImages
+from residapt.data.folders import scan_labelled
+from residapt.data.labels_csv import LabelLine, read_label_file
+from residapt.data.same_files import Mark, mark_of, pixel_digests, which_among, which_common
+from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_files
+from residapt.data.split import Part
+from residapt.errors import DataError
+
+NAME = "target_labels"
+Name = Callable[[int], str]
+"""What to call the image of a number in a message."""
+
+
+def check_few(data: Any, target: Any, classes: Sequence[str]) -> None:
+    """Refuse a label file or class folders that cannot be used, before any image is decoded."""
+    if isinstance(data, (str, Path)):
+        if Path(data).is_dir():
+            scan_labelled(Path(data), classes)
+        else:
+            read_label_file(Path(data), _folder(data, target), classes)
+
+
+def open_few(data: Any, target: Any, reading: Reading, classes: Sequence[str]) -> OpenLabelled:
+    """The labelled target images. What source takes is taken here as well, and a CSV file with paths and classes."""
+    if isinstance(data, (str, Path)) and not Path(data).is_dir():
+        opened, name = _open_lines(Path(data), _folder(data, target), reading, classes)
+    else:
+        opened = open_evaluation(data, reading, classes, NAME)
+        name = opened.images.name
+    _refuse_contradictions(opened, name)
+    return replace(opened, images=replace(opened.images, notes=(*opened.images.notes, *_missing_classes(opened))))
+
+
+def same_images(images: OpenImages, others: OpenImages) -> Tensor:
+    """Which of ``images`` are among ``others``: files by place and content, all else by its pixels."""
+    both = images.files and others.files
+    same = which_among(images.files, others.files) if both else which_common(images.plain, others.plain)
+    return torch.tensor(same, dtype=torch.bool)
+
+
+def marks_of(images: OpenImages) -> list[Mark]:
+    """What tells each image from others: the content of its file, or its pixels."""
+    if images.files:
+        return [mark_of(path) for path in images.files]
+    return [Mark(0, digest) for digest in pixel_digests(images.plain)]
+
+
+def with_few(target: OpenImages, few: OpenImages) -> Images:
+    """The target images to train on without labels: the target's, and the labelled ones that are not among them."""
+    more = (~same_images(few, target)).nonzero().flatten()
+    return JoinedImages(target.train, Part(few.train, more)) if len(more) else target.train
+
+
+def _folder(data: Any, target: Any) -> Path:
+    if not isinstance(target, (str, Path)):
+        raise DataError(
+            f"target_labels '{data}' names files of a target folder, but the target is {type(target).__name__}. "
+            "Give (images, labels), or class folders."
+        )
+    return Path(target)
+
+
+def _open_lines(file: Path, target: Path, reading: Reading, classes: Sequence[str]) -> tuple[OpenLabelled, Name]:
+    lines = read_label_file(file, target, classes)
+    images = _open_all(file, lines, target, reading)
+    labels = torch.tensor([line.label for line in lines], dtype=torch.long)
+    return OpenLabelled(images, labels, tuple(classes)), lambda index: f"line {lines[index].number} of '{file}'"
+
+
+def _open_all(file: Path, lines: Sequence[LabelLine], target: Path, reading: Reading) -> OpenImages:
+    """The images of a label file, of which none is left out: somebody has looked at each of them."""
+    try:
+        images, kept = open_files([line.path for line in lines], target, reading, NAME)
+    except DataError as error:  # raised where more than half of them cannot be read
+        raise _unreadable(file, lines, reading) or error from None
+    if len(kept) < len(lines) and (bad := _unreadable(file, lines, reading)):
+        raise bad
+    return images
+
+
+def _unreadable(file: Path, lines: Sequence[LabelLine], reading: Reading) -> DataError | None:
+    """The first image that cannot be read, with its line."""
+    for line in lines:
+        try:
+            decode_image(line.path, size=reading.form.size, channels=reading.form.channels)
+        except UnreadableImageError as error:
+            return DataError(f"'{file}', line {line.number}: {error}")
+    return None
+
+
+def _refuse_contradictions(opened: OpenLabelled, name: Name) -> None:
+    """The same image twice with two classes: one of the two is wrong, and nobody but the user knows which."""
+    first: dict[Mark, int] = {}
+    for place, mark in enumerate(marks_of(opened.images)):
+        other = first.setdefault(mark, place)
+        mine, theirs = (opened.classes[int(opened.labels[i])] for i in (place, other))
+        if mine != theirs:
+            raise DataError(
+                f"{NAME}: {name(place)} and {name(other)} are the same image with two classes, '{mine}' and "
+                f"'{theirs}'. Keep the right one."
+            )
+
+
+def _missing_classes(opened: OpenLabelled) -> tuple[str, ...]:
+    there = set(opened.labels.tolist())
+    missing = [name for label, name in enumerate(opened.classes) if label not in there]
+    if not missing:
+        return ()
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    return (f"no labelled target image shows {shown}: what these look like there is learned without labels.",)

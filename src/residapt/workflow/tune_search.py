@@ -1,0 +1,143 @@
+"""What is searched over: ``key=log:LOW..HIGH``, ``key=range:LOW..HIGH`` or ``key=choice:A,B,C``."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from residapt.config import Config, from_dotted, merged, parse_override
+from residapt.errors import ConfigError
+
+FORMS = "KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C"
+EXAMPLE = "for example --search discrepancy.weight=log:0.1..3"
+NOT_SEARCHED = {
+    "data.source": "each trial must see the same data",
+    "data.target": "each trial must see the same data",
+    "data.evaluate": "labels of the target are never used in a search",
+    "data.target_labels": "labels of the target are never used in a search",
+    "data.score_images": "it changes the score itself",
+    "force": "what the guard turns down does not count in a search",
+    "device": "it changes nothing but the time",
+}
+"""Settings that are no subject of a search, with the reason."""
+OWN_SOURCE = ("source.", "model.", "data.", "seed")
+"""How the settings begin that change the source network or what is held out: trials cannot share one then."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting that is searched over."""
+
+    text: str
+    """As it was given."""
+    key: str
+    """Dotted name of the setting."""
+    kind: Literal["int", "float", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[str, ...] = ()
+    """Values as JSON, which tells 1, 1.0, "1" and true apart."""
+
+    def value(self, suggested: Any) -> Any:
+        """The setting's value for what the sampler has suggested."""
+        return json.loads(suggested) if self.kind == "choice" else suggested
+
+    def examples(self) -> list[Any]:
+        """The values at the ends, or all choices: all of them must be good for the setting."""
+        if self.kind == "choice":
+            return [json.loads(choice) for choice in self.choices]
+        return [int(self.low), int(self.high)] if self.kind == "int" else [self.low, self.high]
+
+
+def parse_search(texts: Sequence[str], given: Config) -> tuple[Dimension, ...]:
+    """The dimensions of a search, each tried on the configuration; anything that cannot be used is refused."""
+    if not texts:
+        raise ConfigError(f"nothing to search over is given. Name a setting, {EXAMPLE}.")
+    space = tuple(_parse(text) for text in texts)
+    for number, dimension in enumerate(space):
+        if dimension.key in [other.key for other in space[:number]]:
+            raise ConfigError(f"--search {dimension.text!r}: '{dimension.key}' is searched over already.")
+        for value in dimension.examples():
+            with_values(given, {dimension.key: value}, where=f"--search {dimension.text!r}")
+    return space
+
+
+def with_values(given: Config, values: Mapping[str, Any], *, where: str = "tune") -> Config:
+    """A configuration with some settings changed; what nobody has set stays unset."""
+    base = given.model_dump(mode="json", exclude_unset=True)
+    return Config.parse(merged(base, from_dotted(values)), where=where)
+
+
+def shares_source(space: Sequence[Dimension]) -> bool:
+    """Whether all trials can start from one source network."""
+    return not any(dimension.key.startswith(OWN_SOURCE) for dimension in space)
+
+
+def _parse(text: str) -> Dimension:
+    key, equals, rest = (part.strip() for part in text.partition("="))
+    kind, colon, values = rest.partition(":")
+    if not (key and equals and colon) or kind not in ("log", "range", "choice"):
+        raise ConfigError(f"--search {text!r}: write it as {FORMS}; {EXAMPLE}.")
+    if key in NOT_SEARCHED:
+        raise ConfigError(f"--search {text!r}: '{key}' cannot be searched over, because {NOT_SEARCHED[key]}.")
+    if kind == "choice":
+        return Dimension(text, key, "choice", choices=_choices(text, values))
+    return _range(text, key, values, log=kind == "log")
+
+
+def _choices(text: str, values: str) -> tuple[str, ...]:
+    """Values of TOML separated by commas, or plain words."""
+    read = parse_override(f"choices=[{values}]")["choices"]
+    found = read if isinstance(read, list) else [parse_override(f"one={word}")["one"] for word in values.split(",")]
+    labels = tuple(dict.fromkeys(json.dumps(value) for value in found if value != ""))
+    if len(labels) < 2:
+        raise ConfigError(f"--search {text!r}: there is nothing to choose from; give two values or more.")
+    return labels
+
+
+def _range(text: str, key: str, values: str, *, log: bool) -> Dimension:
+    kind = _number_kind(text, key)
+    first, dots, last = values.partition("..")
+    try:
+        low, high = float(first), float(last)
+    except ValueError:
+        low = high = math.nan
+    if not dots or not (math.isfinite(low) and math.isfinite(high)):
+        raise ConfigError(f"--search {text!r}: '{values}' is no range of two numbers; write it as LOW..HIGH.")
+    if low >= high:
+        raise ConfigError(f"--search {text!r}: the range from {low:g} to {high:g} is empty; the smaller end is first.")
+    if log and low <= 0:
+        raise ConfigError(f"--search {text!r}: log needs a range above 0, got {low:g}. Use range:{values} instead.")
+    if kind == "int" and not (low.is_integer() and high.is_integer()):
+        raise ConfigError(f"--search {text!r}: '{key}' is a whole number, but '{values}' is not a range of those.")
+    return Dimension(text, key, kind, low, high, log)
+
+
+def _number_kind(text: str, key: str) -> Literal["int", "float"]:
+    """Whether a setting is a whole number or any; others have no range. An unknown one is refused with its nearest."""
+    annotation = _annotation(Config, key.split("."))
+    if annotation is None:
+        Config.parse(from_dotted({key: 1}), where=f"--search {text!r}")
+    kinds = set(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else {annotation}
+    kinds.discard(type(None))
+    if kinds == {int}:
+        return "int"
+    if kinds == {float}:
+        return "float"
+    raise ConfigError(f"--search {text!r}: '{key}' is not a number, so it has no range; use {key}=choice:A,B,C.")
+
+
+def _annotation(model: type[BaseModel], parts: Sequence[str]) -> Any:
+    """The type of a setting; None if there is none of that name."""
+    field = model.model_fields.get(parts[0])
+    if field is None or len(parts) == 1:
+        return None if field is None else field.annotation
+    inner = field.annotation
+    return _annotation(inner, parts[1:]) if isinstance(inner, type) and issubclass(inner, BaseModel) else None

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from residapt.bench.paired import paired_difference
+from residapt.errors import DataError
+
+
+def record(method: str, seed: int, accuracy: float, **plan: str) -> dict[str, object]:
+    settings = {"arch": "lenet", "note": "", "varied": "all", **plan}
+    return {"plan": {"method": method, "seed": seed, **settings}, "accuracy": {"target_test": accuracy}}
+
+
+def test_mean_and_interval_are_those_of_the_paired_t_test():
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(80, 3, 7), generator.normal(78, 3, 7)
+    records = [record("rpt", i, x) for i, x in enumerate(a)] + [record("dann_flip", i, x) for i, x in enumerate(b)]
+    found = paired_difference(records, "rpt", "dann_flip")
+    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert found.interval() == pytest.approx((expected.low, expected.high))
+    assert found.mean == pytest.approx(np.mean(a - b))
+
+
+def test_only_seeds_of_both_and_only_the_asked_runs_count():
+    records = [
+        record("rpt", 0, 80.0),
+        record("rpt", 1, 90.0),
+        record("dann_flip", 0, 79.0),
+        record("dann_flip", 1, 10.0, note="sweep"),
+        record("dann_flip", 1, 10.0, arch="dtn"),
+        record("dann_flip", 1, 10.0, varied="order"),
+    ]
+    found = paired_difference(records, "rpt", "dann_flip")
+    assert found.differences == {0: 1.0}
+    assert found.interval() is None
+
+
+def test_nothing_in_common_is_said():
+    with pytest.raises(DataError, match="no seed has a run of both 'rpt' and 'adda'"):
+        paired_difference([record("rpt", 0, 80.0)], "rpt", "adda")

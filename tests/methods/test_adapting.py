@@ -1,0 +1,355 @@
+"""Prior, information maximisation, averaged weights and classifier steps, in every method that reads both domains."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from residapt.data.batches import Batches
+from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.errors import ConfigError, ModelError
+from residapt.losses.adversarial import DomainLogits, domain_loss, flipped_loss
+from residapt.losses.consistency import consistency
+from residapt.losses.information import information_maximisation
+from residapt.methods import DiscrepancyConfig, MethodConfig, build_method, method_names
+from residapt.methods.adapting import AdaptingMethod
+from residapt.rank import RankConfig
+from residapt.streams import merge_and_unload, save_pretrained
+from residapt.streams.metadata import AdapterMetadata
+from residapt.train import Callback, Method, TrainConfig, Trainer
+from residapt.train.checkpoint import Checkpointer, restore_checkpoint
+from residapt.train.metrics import MetricsFile
+from residapt.transform import TransformConfig
+from tiny_run import keep, tiny_pair, tiny_trainer
+
+ALONE = {"source_only", "target_only", "fine_tune", "pooled"}
+ADAPTING = [name for name in method_names() if name not in ALONE]
+PRIOR = {"kind": "estimated", "every": 2, "warmup": 0.0, "max_condition": 1e6}
+EVERYTHING: dict[str, Any] = {
+    "prior": PRIOR,
+    "information": {"weight": 0.3},
+    "discrepancy": {"steps": 2},
+    "average": {"decay": 0.9, "start": 0.25, "every": 2},
+    "consistency": {"weight": 0.2},
+    "pseudo": {"weight": 0.1, "start": 0.3},
+    "augment": {"shift": 1, "rotate": 10, "scale": 0.1, "shear": 0.1, "contrast": 0.3, "invert": 0.5},
+}
+
+
+def skewed_pair(dtype: torch.dtype = torch.float32, augment: bool = False) -> DomainPair:
+    """The classes of the source have the frequencies 1/2, 1/3 and 1/6; its images keep their classes."""
+    pair = tiny_pair(dtype, augment=augment)
+    members = [(pair.source.labels == k).nonzero().flatten().repeat(2) for k in range(3)]
+    index = torch.cat([own[:count] for own, count in zip(members, (15, 10, 5), strict=True)])
+    images = pair.source.images.fetch(index, torch.Generator().manual_seed(0))
+    labels = pair.source.labels[index]
+    return DomainPair(Labelled(TensorImages(images.to(dtype), keep), labels), pair.target)
+
+
+def first_losses(name: str, parts: dict[str, Any], progress: float = 0.5) -> tuple[Any, Trainer]:
+    trainer = tiny_trainer(
+        name, pair=skewed_pair(torch.float64), dtype=torch.float64, net={"norm": False, "dropout": 0.0}, parts=parts
+    )
+    trainer.method.train()
+    batch = trainer.batches.batch(0)
+    return trainer.method.losses(batch, progress), trainer
+
+
+@pytest.mark.parametrize("name", ADAPTING)
+def test_everything_together_in_every_method(name: str) -> None:
+    trainer = tiny_trainer(name, pair=skewed_pair(), parts=EVERYTHING, steps=8)
+    method = trainer.run()
+    assert isinstance(method, AdaptingMethod)
+    found = method.record()["prior"]
+    assert sum(found["target"]) == pytest.approx(1.0, abs=1e-4)
+    assert found["estimates"] + found["refused"] > 0
+    assert method.two.average is not None
+    assert method.two.average.begun
+    method.eval()
+    x = trainer.batches.batch(0).target
+    plain = method.target_model().eval()
+    torch.testing.assert_close(plain(x), method.predict(x, "target"), atol=1e-5, rtol=1e-5)
+
+
+def test_the_others_do_not_read_both_domains() -> None:
+    for name in ALONE - {"fine_tune", "pooled", "target_only"}:
+        trainer = tiny_trainer(name, pair=skewed_pair(), parts=EVERYTHING, steps=2)
+        assert not isinstance(trainer.run(), AdaptingMethod)
+        assert trainer.method.record() == {}
+
+
+@pytest.mark.parametrize("name", ADAPTING)
+def test_weights_of_one_leave_every_loss_as_it_is(name: str) -> None:
+    """Balanced weights on a balanced source: the weighted form of every loss is the plain one."""
+    pair = tiny_pair(torch.float64, augment=False)
+    values = []
+    for kind in ("as-is", "balanced"):
+        trainer = tiny_trainer(
+            name,
+            pair=pair,
+            dtype=torch.float64,
+            net={"norm": False, "dropout": 0.0},
+            parts={"prior": {"kind": kind}},
+        )
+        losses = trainer.method.losses(trainer.batches.batch(0), 0.5)
+        values.append({part: float(value.detach()) for part, value in losses.parts.items()})
+    assert values[0] == pytest.approx(values[1], abs=1e-12)
+
+
+def test_classification_and_domain_losses_have_the_same_weights() -> None:
+    losses, trainer = first_losses("dann_flip", {"prior": {"kind": "balanced"}})
+    batch, method = trainer.batches.batch(0), trainer.method
+    weights = (torch.tensor([1 / 3] * 3) / torch.tensor([1 / 2, 1 / 3, 1 / 6])).double()[batch.labels]
+    assert len(set(weights.tolist())) > 1
+    z_s, z_t = method.two(batch.source), method.two(batch.target, stream="target")
+    each = [float(-row.detach().log_softmax(0)[y]) for row, y in zip(z_s, batch.labels, strict=True)]
+    expected = sum(w * e for w, e in zip(weights.tolist(), each, strict=True)) / len(each)
+    assert float(losses.parts["class"].detach()) == pytest.approx(expected, rel=1e-6)
+    domains = DomainLogits(method.discrepancy.classifier(z_s), method.discrepancy.classifier(z_t))
+    sides = DomainLogits(weights, torch.ones_like(weights))
+    torch.testing.assert_close(losses.parts["confusion"], flipped_loss(domains, sides), rtol=1e-6, atol=0)
+    torch.testing.assert_close(losses.parts["domain"], domain_loss(domains, sides), rtol=1e-6, atol=0)
+    assert float(losses.watch["prior_distance"]) == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("kind", ["as-is", "balanced", "estimated"])
+def test_information_maximisation_knows_the_assumed_prior(kind: str) -> None:
+    parts = {"prior": {"kind": kind, "start": "source"}, "information": {"weight": 0.3, "gamma": 4.0}}
+    losses, trainer = first_losses("rpt", parts)
+    logits = trainer.method.two(trainer.batches.batch(0).target, stream="target")
+    assumed = {"as-is": None, "balanced": torch.ones(3) / 3, "estimated": torch.tensor([1 / 2, 1 / 3, 1 / 6])}[kind]
+    torch.testing.assert_close(losses.parts["information"], information_maximisation(logits, assumed))
+    others = {"confusion": 2 / (1 + torch.tensor(-5.0).exp()) - 1}
+    ramped = 0.3 * (2 / (1 + torch.tensor(-2.0).exp()) - 1)
+    total = sum(others.get(name, 1.0) * value for name, value in losses.parts.items() if name != "information")
+    torch.testing.assert_close(losses.total, total + ramped * losses.parts["information"], rtol=1e-6, atol=1e-9)
+
+
+def test_a_loop_of_ones_own_is_told_to_introduce_the_data(nets: Callable[..., Any], pairs: Callable[..., Any]) -> None:
+    model, x = nets("mlp")
+    method = build_method("rpt", model, MethodConfig.parse({"prior": PRIOR}), example=x)
+    with pytest.raises(ConfigError, match=r"call method\.meet"):
+        method.losses(Batches(pairs((6,)), size=6, seed=0).batch(0), 0.5)
+
+
+@pytest.mark.parametrize("net", ["mlp", "resnet"])
+def test_rank_zero_rpt_is_dann_with_the_same_parts(
+    nets: Callable[..., Any], pairs: Callable[..., Any], net: str
+) -> None:
+    parts = {name: part for name, part in EVERYTHING.items() if name not in ("augment", "consistency")}
+    parts["discrepancy"] = {"steps": 2, "hidden": (8,)}
+    config = MethodConfig.parse({**parts, "transform": {"left_rank": 0, "right_rank": 0}})
+    found = []
+    for name in ("rpt", "dann_flip"):
+        model, x = nets(net)
+        pair = pairs(tuple(x.shape[1:]))
+        source = Labelled(pair.source.images, torch.arange(24).clamp_max(11) % 3)
+        method = build_method(name, model, config, example=x).double()
+        Trainer(method, DomainPair(source, pair.target), TrainConfig(steps=10, batch_size=6)).run()
+        found.append(method)
+    assert found[0].record() == found[1].record()
+    assert found[0].record()["prior"]["estimates"] > 0
+    for name, tensor in found[1].state_dict().items():
+        torch.testing.assert_close(found[0].state_dict()[name], tensor, atol=1e-12, rtol=0)
+
+
+class Stopped(BaseException):
+    """What kill -9 is to a process."""
+
+
+class StopAt(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, method: Method, step: int) -> None:
+        if step == self.step:
+            raise Stopped
+
+
+@pytest.mark.parametrize("estimator", ["bbse", "em"])
+@pytest.mark.parametrize("name", ["rpt", "adda", "coral"])
+def test_a_resumed_run_is_bit_equal(name: str, estimator: str, tmp_path: Path) -> None:
+    parts = {**EVERYTHING, "prior": {**PRIOR, "estimator": estimator}}
+
+    def fresh(*listeners: Callback) -> Trainer:
+        return tiny_trainer(name, listeners, pair=skewed_pair(augment=True), parts=parts)
+
+    def lines(file: Path) -> list[dict[str, Any]]:
+        return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in file.open()]
+
+    whole = fresh(MetricsFile(tmp_path / "whole.jsonl"))
+    whole.run()
+    saves = Checkpointer(tmp_path / "checkpoint", 5)
+    with pytest.raises(Stopped):
+        fresh(MetricsFile(tmp_path / "parts.jsonl"), StopAt(13), saves).run()
+    second = fresh(MetricsFile(tmp_path / "parts.jsonl"), Checkpointer(tmp_path / "checkpoint", 5))
+    assert restore_checkpoint(second, tmp_path / "checkpoint") == 10
+    second.run()
+    assert whole.method.record()["prior"]["estimates"] > 0
+    theirs = second.method.state_dict()
+    assert whole.method.state_dict().keys() == theirs.keys()
+    for key, tensor in whole.method.state_dict().items():
+        assert torch.equal(tensor, theirs[key]), key
+    assert lines(tmp_path / "whole.jsonl") == lines(tmp_path / "parts.jsonl")
+
+
+class Target(Callback):
+    """The target's weights after every second step."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Tensor]] = []
+
+    def on_step(self, method: Method, step: int) -> None:
+        if step % 2 == 0:
+            own = {**dict(method.two.model.named_parameters()), **dict(method.two.model.named_buffers())}
+            state = {**own, **method.two.live_target_state()}
+            self.seen.append({name: tensor.detach().clone().double() for name, tensor in state.items()})
+
+
+@pytest.mark.parametrize("name", ["rpt", "dann_flip", "adda", "two_stream"])
+def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
+    record = Target()
+    parts = {"average": {"decay": 0.8, "start": 0.5, "every": 2}}
+    trainer = tiny_trainer(name, [record], parts=parts, steps=20, rank=RankConfig(every=4, step=6e-2))
+    method = trainer.run()
+    # Step 12 is the first even one of the second half, for progress counts the steps before.
+    expected = record.seen[5]
+    for state in record.seen[6:]:
+        expected = {
+            key: 0.64 * old + 0.36 * state[key]
+            if state[key].is_floating_point() and "num_batches" not in key
+            else state[key]
+            for key, old in expected.items()
+        }
+    found = method.two.average.named()
+    assert set(found) == set(expected)
+    for key, tensor in found.items():
+        torch.testing.assert_close(tensor.double(), expected[key], atol=1e-6, rtol=1e-5)
+    if name == "rpt":
+        assert method.two.ranks() != method.started_with, "the test needs ranks that fall"
+
+
+def test_predictions_are_by_the_average_and_training_is_not() -> None:
+    plain = tiny_trainer("rpt", steps=12)
+    plain.run()
+    trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "start": 0.0, "every": 1}}, steps=12)
+    two = trainer.run().two
+    for name, tensor in plain.method.state_dict().items():
+        assert torch.equal(trainer.method.state_dict()[name], tensor), name
+    x = trainer.batches.batch(0).target
+    two.eval()
+    plain.method.eval()
+    with torch.no_grad():
+        averaged = two(x, stream="target")
+        assert not torch.allclose(averaged, plain.method.predict(x, "target"), atol=1e-4)
+        torch.testing.assert_close(merge_and_unload(two, x).eval()(x), averaged)
+        torch.testing.assert_close(two(x, stream="source"), plain.method.predict(x, "source"))
+    two.train()
+    torch.manual_seed(0)
+    live = two(x, stream="target")
+    plain.method.train()
+    torch.manual_seed(0)
+    assert torch.equal(live, plain.method.predict(x, "target"))
+
+
+def test_averaged_weights_have_no_adapter(tmp_path: Path) -> None:
+    two = tiny_trainer("rpt", parts={"average": {"decay": 0.9}}, steps=4).run().two
+    with pytest.raises(ModelError, match="averaged target weights"):
+        save_pretrained(two, tmp_path / "adapter", metadata=AdapterMetadata(method="rpt", classes=("a", "b", "c")))
+    assert not (tmp_path / "adapter").exists()
+
+
+def test_the_classifier_makes_its_further_steps_alone() -> None:
+    """One step of the network with k of the classifier, written out by hand with plain Adam."""
+    settings = MethodConfig(
+        discrepancy=DiscrepancyConfig(hidden=(8,), steps=3, gamma=0.0),
+        transform=TransformConfig(left_rank=2, right_rank=2),
+        rank=RankConfig(weight=0.0),
+    )
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    pair = skewed_pair(torch.float64)
+    example = pair.source.images.fetch(torch.arange(2), torch.Generator())
+    method = build_method("rpt", network, settings, example=example)
+    hand = copy.deepcopy(method)
+    trainer = Trainer(method, pair, TrainConfig(steps=1, batch_size=8, beta1=0.9))
+    batch = trainer.batches.batch(0)
+    trainer.run()
+
+    adam = torch.optim.Adam(hand.parameters(), lr=2e-4)
+    with torch.no_grad():
+        logits = hand.two.both(batch.source, batch.target)
+    hand.losses(batch, 0.0).total.backward()
+    adam.step()
+    for _ in range(2):
+        adam.zero_grad()
+        z_s, z_t = (hand.discrepancy.classifier(outputs.logits) for outputs in logits)
+        domain_loss(DomainLogits(z_s, z_t)).backward()
+        assert all(p.grad is None for p in hand.two.parameters())
+        adam.step()
+    for (name, mine), theirs in zip(hand.named_parameters(), method.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-10, rtol=0, msg=name)
+    assert method.discrepancy._kept is None
+
+
+def test_a_refused_estimate_is_told_once() -> None:
+    class Heard(Callback):
+        def __init__(self) -> None:
+            self.texts: list[str] = []
+
+        def on_notice(self, method: Method, step: int, notice: str) -> None:
+            self.texts.append(notice)
+
+    heard = Heard()
+    parts = {"prior": {**PRIOR, "max_condition": 1.0}}
+    trainer = tiny_trainer("dann_flip", [heard], pair=skewed_pair(), parts=parts, steps=20)
+    trainer.run()
+    refused = trainer.method.record()["prior"]["refused"]
+    assert refused > 1
+    assert sum("was refused and the last one kept" in text for text in heard.texts) == 1
+    assert f"{refused} of {refused} estimates of the target's class frequencies were refused." in heard.texts
+    assert trainer.method.record()["prior"]["target"] == [0.33333] * 3
+
+
+@pytest.mark.parametrize("kind", ["kl", "fixmatch"])
+def test_changed_target_images_are_compared_with_the_images_as_they_are(kind: str) -> None:
+    settings = {"weight": 0.5, "gamma": 0.0, "kind": kind, "threshold": 0.4}
+    settings["augment"] = {**dict.fromkeys(("shift", "rotate", "scale", "shear", "contrast"), 0.0), "invert": 1.0}
+    losses, trainer = first_losses("rpt", {"consistency": settings})
+    x = trainer.batches.batch(0).target
+    turned = x.amin((1, 2, 3), keepdim=True) + x.amax((1, 2, 3), keepdim=True) - x
+    logits, other = (trainer.method.two(view, stream="target").detach() for view in (x, turned))
+    expected = float(consistency(logits, other, kind, 0.4))
+    assert expected > 0
+    assert float(losses.parts["consistency"].detach()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_pseudo_labels_count_late_and_come_from_the_centroids() -> None:
+    parts = {"pseudo": {"weight": 0.2, "start": 0.5}}
+    early, trainer = first_losses("dann_flip", parts, progress=0.4)
+    assert "pseudo" not in early.parts
+    method, x = trainer.method, trainer.batches.batch(0).target
+    late = method.losses(trainer.batches.batch(0), 0.6)
+    outputs = method.two.outputs(x, stream="target", inner=("head:input",))
+    labels = method.centroids.labels(outputs.inner["head:input"])
+    torch.testing.assert_close(late.parts["pseudo"], functional.cross_entropy(outputs.logits, labels))
+
+
+def test_source_images_are_changed_and_target_images_are_not() -> None:
+    parts = {"augment": {"invert": 1.0}}
+    losses, trainer = first_losses("dann_flip", parts)
+    batch = trainer.batches.batch(0)
+    ends = batch.source.amin((1, 2, 3), keepdim=True) + batch.source.amax((1, 2, 3), keepdim=True)
+    logits = trainer.method.two(ends - batch.source)
+    torch.testing.assert_close(losses.parts["class"], functional.cross_entropy(logits, batch.labels))
+    plain, _ = first_losses("dann_flip", {})
+    assert float(plain.parts["class"].detach()) != pytest.approx(float(losses.parts["class"].detach()))
+    assert torch.equal(batch.target, trainer.batches.batch(0).target)

@@ -1,0 +1,68 @@
+"""The recipe ``plus``: the same parts for every method, under whatever is set by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from residapt.bench.execute import _source_key
+from residapt.bench.recipe_plans import recipe_plans
+from residapt.config import Config, load_config, write_config
+from residapt.errors import ConfigError
+from residapt.methods.recipes import COMMON, PLUS, RECIPES, recipe_for, split_plus
+
+
+def test_a_plus_behind_a_method_is_the_recipe() -> None:
+    assert split_plus("rpt+") == ("rpt", True)
+    assert split_plus("dann_flip") == ("dann_flip", False)
+    for given in ({"method": "dann_flip+"}, {"method": "dann_flip", "recipe": "plus"}):
+        config = Config.parse(given)
+        assert (config.method, config.recipe) == ("dann_flip", "plus")
+        assert config.prior.kind == RECIPES["plus"]["prior"]["kind"]
+        assert config.information.weight == RECIPES["plus"]["information"]["weight"] > 0
+        assert config.model.standardise
+
+
+def test_without_it_everything_is_off() -> None:
+    config = Config()
+    assert (config.recipe, config.prior.kind, config.information.weight) == ("paper", "as-is", 0.0)
+    assert (config.average.decay, config.augment.build(), config.discrepancy.steps) == (0.0, None, 1)
+    assert not config.model.standardise
+
+
+def test_what_is_set_by_hand_counts_and_the_file_of_a_run_gives_the_same_again(tmp_path: Path) -> None:
+    config = load_config(None, ["recipe=plus", "information.weight=0.7", "model.spec=dtn"])
+    assert (config.information.weight, config.model.spec, config.model.standardise) == (0.7, "dtn", True)
+    write_config(config, tmp_path / "config.toml")
+    assert load_config(tmp_path / "config.toml") == config
+    with pytest.raises(ConfigError, match="recipe = 'minus'"):
+        load_config(None, ["recipe=minus"])
+
+
+def test_plans_of_a_grid_may_mix_recipes() -> None:
+    plans = recipe_plans("svhn-mnist", "lenet", ["rpt", "rpt+", "dann_flip+"], [0], changes=["prior.every=7"])
+    assert [(p.method, p.recipe, p.standardise) for p in plans] == [
+        ("rpt", "common", False),
+        ("rpt", "plus", True),
+        ("dann_flip", "plus", True),
+    ]
+    assert {p.settings.prior.every for p in plans} == {7}
+    assert plans[1].settings == plans[2].settings
+    assert recipe_plans("svhn-mnist", "lenet", ["rpt"], [0], recipe="plus")[0].recipe == "plus"
+    assert len({p.key() for p in plans}) == 3
+    # The warm start is another network where its input is; runs of both recipes share nothing by mistake.
+    assert len({_source_key(p) for p in plans}) == 2
+    changed = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=["augment.invert=0.5"])[0]
+    assert _source_key(changed) not in {_source_key(p) for p in plans}
+    off = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=["model.standardise=false"])[0]
+    assert _source_key(off) == _source_key(plans[0])
+
+
+def test_it_is_the_common_recipe_and_its_parts() -> None:
+    assert recipe_for("rpt", "plus") is PLUS
+    assert PLUS.train == COMMON.train
+    differing = {
+        name for name in type(PLUS.method).model_fields if getattr(PLUS.method, name) != getattr(COMMON.method, name)
+    }
+    assert differing == set(RECIPES["plus"]) - {"model"}

@@ -1,0 +1,60 @@
+"""``residapt adapt --recipe plus``: what is assumed of the target is in the record, the report and the network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from digit_folders import QUICK
+
+from residapt.config import load_config
+from residapt.deploy.load_run import load_run
+from residapt.streams.standardise import is_standardised
+from residapt.summary import read_summary
+from tests_support_cli import invoke
+
+SOON = ("--set", "prior.warmup=0", "--set", "prior.every=2")
+
+
+@pytest.fixture(scope="module")
+def plus(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("plus") / "run"
+    code, text = invoke(
+        *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
+        *("--recipe", "plus", "--force", *QUICK, *SOON),
+    )
+    assert code == 0, text
+    return out
+
+
+def test_the_prior_is_in_metrics_summary_and_report(plus: Path) -> None:
+    lines = [json.loads(line) for line in (plus / "metrics.jsonl").read_text().splitlines()]
+    adapting = [line["values"] for line in lines if line["kind"] == "step" and line["stage"] == "adapt"]
+    assert all(0 <= values["prior_distance"] <= 1 and "information" in values for values in adapting)
+    frequencies = read_summary(plus / "summary.json").frequencies
+    assert sum(frequencies["target_assumed"]) == pytest.approx(1.0, abs=1e-3)
+    assert len(frequencies["target_assumed"]) == 10
+    page = (plus / "report.html").read_text()
+    assert "target, assumed in training" in page
+    assert "weighted to the frequencies that are assumed" in page
+
+
+def test_the_networks_that_are_handed_out_standardise_their_input(plus: Path) -> None:
+    config = load_config(plus / "config.toml")
+    assert (config.recipe, config.model.standardise) == ("plus", True)
+    for path in (plus, plus / "source.safetensors", plus / "adapter"):
+        assert is_standardised(load_run(path).model), path
+
+
+def test_averaged_weights_are_handed_out_whole(digits: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, text = invoke(
+        *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
+        *("--set", "average.decay=0.9", "--set", "average.every=1", "--force", *QUICK),
+    )
+    assert code == 0, text
+    assert (out / "model.safetensors").exists()
+    assert not (out / "adapter").exists()
+    code, text = invoke("predict", str(out), str(digits / "written"), "-o", str(tmp_path / "p.csv"))
+    assert code == 0, text
