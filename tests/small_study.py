@@ -23,7 +23,14 @@ def small_request(out: Path, **settings: object) -> Request:
     labels = torch.arange(45) % 3
     centres = torch.randn(3, 1, 16, 16, generator=random)
     images = centres[labels] + 0.3 * torch.randn(45, 1, 16, 16, generator=random)
-    values = {"train.steps": 4, "source.steps": 30, "train.batch_size": 6, "device": "cpu", "data.image_size": 16, **settings}
+    values = {
+        "train.steps": 4,
+        "source.steps": 30,
+        "train.batch_size": 6,
+        "device": "cpu",
+        "data.image_size": 16,
+        **settings,
+    }
     return Request(
         config=load_config(None, [f"{key}={value}" for key, value in values.items()]),
         source=(images, labels),

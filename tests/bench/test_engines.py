@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,12 +33,16 @@ def always_die(place: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail_or_work(number: int) -> int:
-    """The second item fails at once while the first is still under way."""
-    if number == 1:
+def fail_or_work(place: Path) -> str:
+    """One item fails; the other ends only after that."""
+    if place.name == "odd":
+        place.touch()
         raise DataError("one is odd.")
+    until = time.monotonic() + 60
+    while not place.with_name("odd").exists() and time.monotonic() < until:
+        time.sleep(0.01)
     time.sleep(0.5)
-    return number
+    return "done"
 
 
 def odd_exception(number: int) -> None:
@@ -82,11 +86,11 @@ def test_work_that_kills_its_workers_is_given_up_by_name(engine: LocalEngine, tm
     assert (tmp_path / "attempts").read_text() == "x" * ATTEMPTS
 
 
-def test_an_error_waits_for_what_is_under_way(engine: LocalEngine) -> None:
+def test_an_error_waits_for_what_is_under_way(engine: LocalEngine, tmp_path: Path) -> None:
     found = []
     with pytest.raises(DataError, match="one is odd") as caught:
-        found.extend(engine.map(fail_or_work, [2, 1, 3, 5]))
-    assert found == [(2, 2)]
+        found.extend(engine.map(fail_or_work, [tmp_path / "even", tmp_path / "odd"]))
+    assert found == [(tmp_path / "even", "done")]
     assert "fail_or_work" in str(caught.value.__cause__)  # where it happened in the other process
 
 
@@ -116,3 +120,25 @@ def test_closing_ends_the_workers() -> None:
 def test_engines_that_there_are_not(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make_engine(**arguments)  # type: ignore[arg-type]
+
+
+class _Scripted(LocalEngine):
+    """Two at a time, in an order that is known: the failure comes first."""
+
+    def submit(self, function: object, task: object) -> object:
+        return task
+
+    def wait(self, handles: Sequence[object]) -> list[object]:  # type: ignore[override]
+        return [min(handles, key=lambda task: task.item)]  # type: ignore[attr-defined]
+
+    def result(self, handle: object) -> int:  # type: ignore[override]
+        if handle.item == 1:  # type: ignore[attr-defined]
+            raise DataError("one is odd.")
+        return int(handle.item)  # type: ignore[attr-defined]
+
+
+def test_nothing_new_begins_after_an_error() -> None:
+    found = []
+    with pytest.raises(DataError, match="one is odd"):
+        found.extend(_Scripted(2).map(square, [2, 1, 3, 4]))
+    assert found == [(2, 2)]

@@ -95,9 +95,64 @@ ARGUMENTS = (
     Case("labels that are no numbers", "bench uav --data {good} --labels 10,many", "--labels '10,many'"),
     Case("fine-tuning on nothing", "bench uav --data {good} --methods fine_tune --labels 0", "it is source_only"),
     Case("drone table of no file", "bench drone-table {bad}/none.jsonl", "there is no file"),
+    Case("bench with an unknown engine", "bench mnist-usps --data {good} --engine slurm", "--engine 'slurm': use one"),
+    Case("bench at an address without Ray", "bench mnist-usps --data {good} --address auto", "add --engine ray"),
+    Case("bench of no jobs", "bench mnist-usps --data {good} --jobs 0", "Invalid value for '--jobs'"),
+    Case(
+        "bench of a huge seed", "bench mnist-usps --first-seed 99999999999999999999", "Invalid value for '--first-seed'"
+    ),
+    Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "Invalid value for '--seed'"),
+    Case("huge seed of the transforms", ADAPT + " --set transform.seed=99999999999999999999", "transform.seed = 9999"),
+    Case(
+        "huge seed of the discrepancy", ADAPT + " --set discrepancy.seed=99999999999999999999", "discrepancy.seed = 9"
+    ),
+    Case("huge seed of the loop", ADAPT + " --set train.seed=-99999999999999999999", "train.seed = -9999"),
     Case("table of no file", "bench table {bad}/none.jsonl", "there is no file"),
     Case(
         "table of a broken file", "bench table {bad}/r.jsonl", "line 1 is not a record", write("r.jsonl", "{oops\n{}\n")
+    ),
+)
+
+TUNE = (
+    "tune -s {good}/source -t {good}/target -o {bad}/out/study --steps 2 --trials 1 --set device=cpu "
+    "--set source.steps=2 --set train.batch_size=4"
+)
+WEIGHT = TUNE + " --search discrepancy.weight="
+
+SEARCHES = (
+    Case("nothing to search", TUNE, "nothing to search over"),
+    Case("no output", "tune -s {good}/source -t {good}/target --search seed=choice:1,2", "no output is given"),
+    Case("no target", "tune -s {good}/source -o {bad}/study --search stream_weight=range:0..1", "no target is given"),
+    Case("no form", WEIGHT + "0.5", "write it as KEY=log:LOW..HIGH"),
+    Case("unknown key", TUNE + " --search discrepancy.wieght=log:1..2", "Did you mean 'discrepancy.weight'"),
+    Case("empty range", WEIGHT + "range:1..1", "is empty"),
+    Case("range upside down", WEIGHT + "log:3..0.1", "is empty"),
+    Case("log with zero", WEIGHT + "log:0..3", "log needs a range above 0"),
+    Case("range of words", WEIGHT + "range:low..high", "no range of two numbers"),
+    Case("range of a word", TUNE + " --search method=range:1..2", "is not a number"),
+    Case("choice of another type", WEIGHT + "choice:1,much", "discrepancy.weight = 'much' cannot be used"),
+    Case("choice of one", WEIGHT + "choice:1", "nothing to choose from"),
+    Case("fractions of a whole number", TUNE + " --search transform.left_rank=range:0.5..8", "is a whole number"),
+    Case("twice", WEIGHT + "range:0..1 --search discrepancy.weight=range:0..2", "searched over already"),
+    Case("labels", TUNE + " --search stream_weight=range:0..1 --set data.evaluate=x", "never uses labels"),
+    Case("search over labels", TUNE + " --search data.evaluate=choice:a,b", "labels of the target are never used"),
+    Case("unknown score", WEIGHT + "range:0..1 --score accuracy", "--score 'accuracy' is none"),
+    Case("no trials", WEIGHT + "range:0..1 --trials 0", "Invalid value for '--trials'"),
+    Case("unknown engine", WEIGHT + "range:0..1 --engine dask", "--engine 'dask'"),
+    Case("output in use", WEIGHT + "range:0..1 -o {good}/run", "exists already"),
+    Case("resume of no study", "tune --resume {good}/run", "is not a study"),
+    Case("resume with a search", "tune --resume {good}/run --search seed=choice:1,2", "study's own data"),
+    Case(
+        "resume of a broken study",
+        "tune --resume {bad}/study",
+        "no setting 'serch'",
+        write("study/study.toml", 'serch = ["a"]\n'),
+    ),
+    Case(
+        "resume of a study that names code",
+        "tune --resume {bad}/study",
+        "the study names code as its network, 'evil:make'",
+        write("study/study.toml", 'search = ["seed=choice:1,2"]\n[config.model]\nspec = "evil:make"\n'),
     ),
 )
 
@@ -112,5 +167,6 @@ CONFIGURATIONS = (
     Case("a number for a group", CONFIG, "rank = 3 cannot be used", write("c.toml", "rank = 3\n")),
     Case("a text for a number", CONFIG, "rank.weight = 'much'", write("c.toml", '[rank]\nweight = "much"\n')),
     Case("NUL in a path", CONFIG, "does not exist", write("c.toml", '[data]\nevaluate = "a\\u0000b"\n')),
+    Case("code as its network", CONFIG, "names code as its network", write("c.toml", '[model]\nspec = "evil:make"\n')),
     Case("shown settings", "config --config {bad}/c.toml", "no setting 'sed'", write("c.toml", "sed = 1\n")),
 )

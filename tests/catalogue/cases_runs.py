@@ -150,6 +150,7 @@ MODELS = (
     Case("model file with a class twice", MODEL, "'cat' stands there twice", model(classes='["cat", "cat", "owl"]')),
     Case("model file of more classes", MODEL, "does not fit its own spec", model(classes='["a", "b", "c", "d"]')),
     Case("model file of an unknown network", MODEL, "'lenett' is unknown", model(model='"lenett"')),
+    Case("model file that names code", MODEL, "names code as its network, 'os:system'", model(model='"os:system"')),
     Case("model file of another network", MODEL, "does not fit", model(model='"dtn"')),
     Case("model file that reads huge images", MODEL, "image_size=20000 takes", model(input=json.dumps(HUGE_INPUT))),
     Case("model file with a huge bottleneck", MODEL, "bottleneck", model(bottleneck="900000000000")),
@@ -178,6 +179,7 @@ ADAPTERS = (
     Case("huge input", ADAPTER, "image_size=20000 takes", adapter(input=HUGE_INPUT)),
     Case("nonlinearity of its own", ADAPTER, "nonlinearity", adapter(transform={"nonlinearity": "os.system"})),
     Case("network not named", ADAPTER, "does not name its network", adapter(model=None)),
+    Case("network that is code", ADAPTER, "names code as its network, 'os:system'", adapter(model="os:system")),
     Case("inspected", "inspect {bad}/adapter", "format version 2", adapter(format_version=2)),
 )
 
@@ -186,6 +188,12 @@ CHECKPOINTS = (
     Case("no configuration", RESUME, "not a run directory", stopped(lambda run: (run / "config.toml").unlink())),
     Case("another model", RESUME + " -m dtn", "would make another run", stopped(lambda run: None)),
     Case("broken configuration", RESUME, "no setting 'sed'", _edit_config("seed = 0\nd", "sed = 0\nd")),
+    Case(
+        "network that is code",
+        RESUME,
+        "names code as its network, 'os:system'",
+        _edit_config('spec = "ganin_lenet"', 'spec = "os:system"'),
+    ),
     Case("data that vanished", RESUME, "does not exist", _edit_config("/target", "/gone")),
     Case("summary broken", RESUME, "cannot be read", stopped(lambda run: (run / "summary.json").write_text("{"))),
     Case("summary a list", RESUME, "summary.json", stopped(lambda run: (run / "summary.json").write_text("[1]"))),

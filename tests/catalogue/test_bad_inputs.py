@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bad_case import Case
-from cases_arguments import ARGUMENTS, CONFIGURATIONS
+from cases_arguments import ARGUMENTS, CONFIGURATIONS, SEARCHES
 from cases_data import FOLDERS, OUTPUTS
 from cases_labels import LABEL_FILES
 from cases_models import SPECS, WEIGHTS
@@ -18,6 +18,7 @@ from tests_support_cli import invoke
 
 CATALOGUE = {
     "arguments": ARGUMENTS,
+    "search": SEARCHES,
     "configuration": CONFIGURATIONS,
     "folder": FOLDERS,
     "labels": LABEL_FILES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -172,9 +171,6 @@ def test_the_precision_recall_curve(browser: Any, tmp_path: Path, width: int, sc
         "adapted",
     ]
     assert seen.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    place = os.environ.get("RESIDAPT_PICTURES")
-    if place:
-        seen.page.locator("#detection").screenshot(path=str(Path(place) / f"detection-{width}.png"))
     seen.page.close()
 
 

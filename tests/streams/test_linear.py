@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from residapt.streams import TwoStream
 from residapt.streams.linear import FactoredWeight
-from residapt.transform import Residual
+from residapt.transform import Residual, ResidualTransform
 
 
 def factored(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream, FactoredWeight, Residual]:
@@ -89,3 +89,36 @@ def test_a_dense_use_is_differentiated_through_the_factors() -> None:
     assert {"model.weight", "transforms.model.A1", "transforms.model.B2", "transforms.model.D"} <= set(mine)
     for name, gradient in mine.items():
         torch.testing.assert_close(gradient, theirs[name])
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_both_forms_give_the_same_gradients_with_a_frozen_source(rows: int, frozen: bool) -> None:
+    torch.manual_seed(0)
+    two = TwoStream(nn.Sequential(nn.Linear(12, 10), nn.Tanh(), nn.Linear(10, 3)).double(), left_rank=2, right_rank=3)
+    two.model.requires_grad_(not frozen)
+    x = torch.randn(rows, 12, dtype=torch.float64, requires_grad=True)
+    found = []
+    for cheaper in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FactoredWeight, "_dense_is_cheaper", lambda self, rows, cheaper=cheaper: cheaper)
+            two.train()
+            loss = two(x, stream="target").square().sum()
+        wanted = [p for p in two.parameters() if p.requires_grad]
+        found.append(torch.autograd.grad(loss, [x, *wanted], allow_unused=True))
+    for dense, factored in zip(*found, strict=True):
+        assert (dense is None) == (factored is None)
+        if dense is not None:
+            torch.testing.assert_close(factored, dense)
+
+
+def test_the_cheaper_form_by_multiplications() -> None:
+    """ViT-S: with a frozen source factors are cheaper in spite of many rows; otherwise the dense form is."""
+    weight = nn.Parameter(torch.empty(384, 384))
+    transform = ResidualTransform(384, 384, left_rank=32, right_rank=32)
+    choose = {}
+    for frozen in (True, False):
+        weight.requires_grad_(not frozen)
+        made = FactoredWeight(weight, transform.residual(weight))
+        choose[frozen] = [made._dense_is_cheaper(rows) for rows in (16, 100, 1576)]
+    assert choose == {True: [False, False, False], False: [False, False, True]}

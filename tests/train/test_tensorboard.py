@@ -33,7 +33,9 @@ def test_a_resumed_run_has_every_step_once(die: int, saved: int, tmp_path: Path)
     board, checkpoints = TensorBoard(tmp_path / "board", "adapt"), Checkpointer(tmp_path / "saved", 5)
     with pytest.raises(Killed):
         tiny_trainer("rpt", [board, Kill(die, board), checkpoints], steps=12).run()
-    again = tiny_trainer("rpt", [TensorBoard(tmp_path / "board", "adapt"), Checkpointer(tmp_path / "saved", 5)], steps=12)
+    again = tiny_trainer(
+        "rpt", [TensorBoard(tmp_path / "board", "adapt"), Checkpointer(tmp_path / "saved", 5)], steps=12
+    )
     assert restore_checkpoint(again, tmp_path / "saved") == saved
     again.run()
     whole = TensorBoard(tmp_path / "whole", "adapt")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -134,6 +136,7 @@ class _Worker:
 def _serve(connection: Connection) -> None:
     """What a worker does: answer until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     while True:
         try:
@@ -145,3 +148,11 @@ def _serve(connection: Connection) -> None:
         except Exception as error:
             answer = _Raised(error)
         connection.send(answer)
+
+
+def _end_with_parent() -> None:
+    """Nobody waits for the answer of a worker whose parent was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)

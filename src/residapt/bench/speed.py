@@ -96,7 +96,7 @@ def interleave(variants: Mapping[str, Prepared], rounds: int, *, warmup: int = 1
 def measure_speed(case: SpeedCase, *, rounds: int, memory: bool = True) -> list[SpeedRecord]:
     """All records of one case, from one interleaved run."""
     rounds = max(3, round(rounds * case.rounds))
-    with _threads(case.threads):
+    with using_threads(case.threads):
         method = rpt_method(case)
         steps = {name: build(case) for name, build in STEPS.items()}
         counts = {name: multiplications(step) for name, step in steps.items()}
@@ -105,7 +105,7 @@ def measure_speed(case: SpeedCase, *, rounds: int, memory: bool = True) -> list[
             training |= {f"prox {name}": _prox(method, config) for name, (config, _) in PROXES.items()}
         # Apart from each other: a short pass right after a long step would find its data gone from the caches.
         timings = {**interleave(training, rounds), **interleave(_inference(case, method), 3 * rounds, warmup=3)}
-    sizes = {name: peak_memory(case.name, name) for name in STEPS} if memory else {}
+    sizes = {name: peak_memory(case, name) for name in STEPS} if memory else {}
     known = {"aim": case.aim, "floor": _floor(case), "executed": counts["rpt"] / counts["dann"], "memory": sizes}
     records = [
         _record(case, "step", "rpt", "dann", timings, **known),
@@ -217,7 +217,8 @@ def _prox(method: Method, config: RankConfig) -> Prepared:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def using_threads(count: int) -> Iterator[None]:
+    """Torch with so many threads for a while."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

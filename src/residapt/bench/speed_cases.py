@@ -1,4 +1,4 @@
-"""What the speed benchmark compares: a step of DANN and a step of RPT, on three networks.
+"""What the speed benchmark compares: a step of DANN and a step of RPT, on several networks.
 
 DANN is written out here in its cheapest form, one plain network and both domains in one batch, so that RPT is held
 against the best that can be done without it. RPT goes through the library's own method and optimiser.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,10 @@ from torch.nn import functional
 from residapt.data.batches import Batch
 from residapt.errors import ConfigError
 from residapt.losses.adversarial import DomainClassifier, domain_logits, domain_loss, flipped_loss, frozen
-from residapt.methods import build_method
+from residapt.methods import MethodConfig, build_method
 from residapt.models.lenet import LeNet
 from residapt.models.svhnet import SvhNet
-from residapt.models.zoo import torchvision_models
+from residapt.models.zoo import timm_module, torchvision_models
 from residapt.train import Method, TrainConfig
 from residapt.train.optimiser import build_optimizer
 from residapt.train.schedule import ramp
@@ -46,6 +47,8 @@ class SpeedCase:
     """Largest ratio of RPT to DANN that is wanted."""
     times_prox: bool = False
     """Whether the proximal step of all layers is timed as well."""
+    rank: int = 32
+    """l and r of every layer."""
 
     def network(self) -> nn.Module:
         """A fresh network, the same at every call."""
@@ -61,9 +64,22 @@ class SpeedCase:
         return Batch(images[0], labels, images[1]).to(torch.device("cpu"), torch.channels_last)
 
 
-def _resnet50() -> nn.Module:
-    made: nn.Module = torchvision_models().resnet50(num_classes=31)
+def _torchvision(name: str) -> nn.Module:
+    made: nn.Module = torchvision_models().get_model(name, weights=None, num_classes=31)
     return made
+
+
+def vit_small() -> nn.Module:
+    """ViT-S/16 for 31 classes."""
+    made: nn.Module = timm_module().create_model("vit_small_patch16_224", num_classes=31)
+    return made
+
+
+def resnet_case(name: str, *, size: int, pixels: int, rank: int = 32) -> SpeedCase:
+    """A ResNet of torchvision with ``size`` images of each domain in a step."""
+    shape = (3, pixels, pixels)
+    build = partial(_torchvision, name)
+    return SpeedCase(name, build, shape, size, 31, os.cpu_count() or 1, rounds=0.2, aim=1.05, rank=rank)
 
 
 CASES = {
@@ -71,17 +87,8 @@ CASES = {
     for case in (
         SpeedCase("lenet", LeNet, (1, 28, 28), 64, 10, threads=1, rounds=1.0, aim=1.15),
         SpeedCase("svhnet", SvhNet, (3, 32, 32), 64, 10, threads=1, rounds=0.5, aim=1.15),
-        SpeedCase(
-            "resnet50",
-            _resnet50,
-            (3, 224, 224),
-            8,
-            31,
-            threads=os.cpu_count() or 1,
-            rounds=0.2,
-            aim=1.05,
-            times_prox=True,
-        ),
+        replace(resnet_case("resnet50", size=8, pixels=224), times_prox=True),
+        SpeedCase("vit_s", vit_small, (3, 224, 224), 8, 31, os.cpu_count() or 1, rounds=0.2, aim=1.10),
     )
 }
 
@@ -119,8 +126,9 @@ def _adversarial(classifier: nn.Module, source: Tensor, target: Tensor) -> Tenso
 
 
 def rpt_method(case: SpeedCase) -> Method:
-    """RPT with all layers at rank 32 and the ranks kept."""
-    method = build_method("rpt_fixed", case.network(), example=case.batch().source)
+    """RPT with all layers at the case's rank and the ranks kept."""
+    config = MethodConfig.parse({"transform": {"left_rank": case.rank, "right_rank": case.rank}})
+    method = build_method("rpt_fixed", case.network(), config, example=case.batch().source)
     return method.to(memory_format=torch.channels_last).train()
 
 

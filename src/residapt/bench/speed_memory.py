@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 
-from residapt.bench.speed_cases import STEPS, find_case
+from residapt.bench.speed_cases import STEPS, SpeedCase, Step, find_case
 
 _STEPS = 3
 
 
-def peak_memory(case: str, variant: str) -> int:
+def peak_memory(case: str | SpeedCase, variant: str) -> int:
     """Bytes that building and running a variant adds to the peak of a fresh process."""
+    found = find_case(case) if isinstance(case, str) else case
+    return peak_of(partial(STEPS[variant], found), found.threads)
+
+
+def peak_of(build: Callable[[], Step], threads: int) -> int:
+    """Bytes that building and running a step adds to the peak of a fresh process; ``build`` goes there by pickle."""
     # Not a fork: a child that shares this process's memory would begin at its peak.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measure, case, variant).result()
+        return pool.submit(_measure, build, threads).result()
 
 
-def _measure(name: str, variant: str) -> int:
-    case = find_case(name)
-    torch.set_num_threads(case.threads)
+def _measure(build: Callable[[], Step], threads: int) -> int:
+    torch.set_num_threads(threads)
     before = _peak()
-    step = STEPS[variant](case)
+    step = build()
     for _ in range(_STEPS):
         step()
     return _peak() - before

@@ -12,11 +12,60 @@ from residapt.cli.app import bench_app, console
 
 @bench_app.command(epilog="Example: residapt bench speed --case lenet --rounds 40")
 def speed(
-    case: Annotated[list[str] | None, typer.Option(help="lenet, svhnet or resnet50; all three when not given.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(help="lenet, svhnet, resnet50 or vit_s; all when not given.")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 30,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Append the records to this JSONL file.")] = None,
 ) -> None:
     """Time and memory of a step of RPT against DANN, interleaved, as ratios."""
     from residapt.bench.speed import run_speed, speed_table
+    from residapt.bench.speed_cases import CASES
 
-    console.print(speed_table(run_speed(tuple(case or ("lenet", "svhnet", "resnet50")), rounds, out)))
+    console.print(speed_table(run_speed(tuple(case or CASES), rounds, out)))
+
+
+@bench_app.command(epilog="Example: residapt bench growth --axes rank,depth --rounds 10 --page growth.html")
+def growth(
+    axes: Annotated[str, typer.Option(help="rank, batch, depth; separated by commas.")] = "rank,batch,depth",
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 10,
+    pixels: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Append the records to this JSONL file.")] = None,
+    page: Annotated[Path | None, typer.Option(help="HTML file with the plots.")] = None,
+) -> None:
+    """How time and memory of a step grow with rank, batch and depth, RPT against DANN on ResNets."""
+    from residapt.bench.speed_growth import growth_page, growth_table, run_growth
+    from residapt.report.page import write_page
+
+    points = run_growth([axis for axis in axes.split(",") if axis], pixels=pixels, rounds=rounds, out=out)
+    console.print(growth_table(points))
+    if page is not None:
+        write_page(page, growth_page(points))
+        console.print(f"Wrote {page}", highlight=False)
+
+
+@bench_app.command(epilog="Example: residapt bench lora --rounds 40 -o benchmarks/results/lora.jsonl")
+def lora(
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 20,
+    size: Annotated[int, typer.Option(min=1, help="Images in a step.")] = 16,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of both.")] = 32,
+    small: Annotated[bool, typer.Option(help="A tiny ViT at 32x32, to try the benchmark itself.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Append the record to this JSONL file.")] = None,
+) -> None:
+    """A supervised step on a frozen ViT-S beside peft's LoRA of the same rank, interleaved."""
+    from residapt.bench.speed_lora import LoraCase, lora_table, run_lora
+
+    console.print(lora_table(run_lora(LoraCase(size=size, rank=rank, small=small), rounds, out)))
+
+
+@bench_app.command(epilog="Example: residapt bench parts --case lenet --method rpt --rounds 30")
+def parts(
+    case: Annotated[str, typer.Option(help="lenet, svhnet, resnet50 or vit_s.")] = "lenet",
+    method: Annotated[str, typer.Option(help="Method that the parts are added to.")] = "rpt",
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds of 20 steps; the median counts.")] = 20,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Append the records to this JSONL file.")] = None,
+) -> None:
+    """What prior, information maximisation and the other parts beyond the paper add to a step."""
+    from residapt.bench.speed_parts import parts_table, run_parts
+
+    console.print(parts_table(run_parts(case, method, rounds, out)))

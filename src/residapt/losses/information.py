@@ -47,7 +47,7 @@ def information_maximisation(logits: Tensor, prior: Tensor | None = None) -> Ten
 
 
 class _Information(Function):
-    r"""The value with its gradient by hand: on a small batch, a chain of tiny operations would cost several times as much.
+    r"""The value with its gradient by hand: on a small batch a chain of tiny operations costs more than their result.
 
     .. math:: \frac{\partial L}{\partial p_{ik}} = \frac1n (\log\bar p_k - \log\pi_k - \log p_{ik})
     """
@@ -66,7 +66,7 @@ class _Information(Function):
         return rows.mean()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return gradients[0] * ctx.saved_tensors[0], None
 

@@ -2,10 +2,11 @@ r"""Linear layers of the target stream without a dense target weight, and withou
 
 Two equal forms: ``dense``, :math:`y = (\Theta + B_1 S B_2^\top)x`, forms a C x N matrix; ``factored``,
 :math:`y = \Theta x + B_1 (S (B_2^\top x))`, works on the rows of x and is cheaper while these are fewer than about
-:math:`CN/(C+N)`. In the factored form the only large products are those with :math:`\Theta` itself, and the transform
-needs one too, :math:`\Theta A_2`. So the columns of :math:`A_2` join the batch as r more rows: one product in the
-forward pass and two in the backward pass serve the layer, the other stream (see :mod:`residapt.streams.pair`) and the
-transform, and the gradient of :math:`\Theta` is written once.
+:math:`CN/(C+N)`; with a frozen source it also saves the weight's full gradient, and is cheaper for most layers. In the
+factored form the only large products are those with :math:`\Theta` itself, and the transform needs one too,
+:math:`\Theta A_2`. So the columns of :math:`A_2` join the batch as r more rows: one product in the forward pass and
+two in the backward pass serve the layer, the other stream (see :mod:`residapt.streams.pair`) and the transform, and
+the gradient of :math:`\Theta` is written once.
 """
 
 from __future__ import annotations
@@ -71,13 +72,22 @@ class FactoredWeight(Tensor):
         """Outputs for the target's input, the last; inputs before it belong to the source stream."""
         outputs, columns = self.source.shape
         rows = [x.reshape(-1, columns) for x in inputs]
-        if len(rows[-1]) * (outputs + columns) >= outputs * columns:
+        if self._dense_is_cheaper(len(rows[-1])):
             weights = (*[self.source] * (len(rows) - 1), self.dense())
             return [functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
         products = list(self._products(rows))
         products[-1] = self.residual.add_to_output(products[-1], rows[-1])
         results = [y if b is None else y + b.to(y.dtype) for y, b in zip(products, biases, strict=True)]
         return [y.view(*x.shape[:-1], outputs) for x, y in zip(inputs, results, strict=True)]
+
+    def _dense_is_cheaper(self, rows: int) -> bool:
+        """By the multiplications of forward and backward pass that each form adds to those of the source weight."""
+        (outputs, columns), width = self.source.shape, min(self.residual.transform.ranks)
+        dense = 3 * outputs * columns * width
+        if not self.source.requires_grad:
+            # Nobody else needs the full weight gradient then; the factored form does without it.
+            dense += rows * outputs * columns
+        return dense <= 3 * rows * (outputs + columns) * width
 
     def _products(self, rows: list[Tensor]) -> Sequence[Tensor]:
         """All rows times the source weight, as one product; together with A2 if the inner matrix is not known yet."""

@@ -43,7 +43,7 @@ def checkpointed_blocks(model: nn.Module, names: Sequence[str]) -> Iterator[None
     """Within this context, blocks in training keep only their inputs; the modules themselves stay as they are."""
     blocks = [model.get_submodule(name) for name in names]
     for block in blocks:
-        block.forward = _Recomputed(block)  # type: ignore[method-assign]
+        block.forward = _Recomputed(block)
     try:
         yield
     finally:
