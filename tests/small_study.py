@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from residapt.config import load_config
-from residapt.workflow import Request
+from residapt.run import RunDirectory
+from residapt.train import Callback, Method
+from residapt.workflow import Plan, Request, stages
 from residapt.workflow.tune import tune
 from residapt.workflow.tune_store import StudyConfig
-from residapt.workflow.tune_trials import Trial
 
 SEARCH = ("discrepancy.weight=log:0.01..1", "transform.left_rank=choice:2,3")
 
@@ -43,12 +44,27 @@ def study_config(trials: int, search: tuple[str, ...] = SEARCH) -> StudyConfig:
     return StudyConfig(search=search, trials=trials)
 
 
+class Hang(Callback):
+    """Wait in the middle of a run to be killed."""
+
+    def on_step(self, method: Method, step: int) -> None:
+        if step == 2:
+            (Path(sys.argv[1]).parent / "hanging").touch()
+            time.sleep(600)
+
+
+def hang_in_second_trial() -> None:
+    """From the second adaptation on, runs come to their second step and no further."""
+    real, begun = stages._listeners, [0]
+
+    def listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
+        begun[0] += stage == "adapt"
+        return [*real(plan, run, stage), *([Hang()] if begun[0] == 2 else [])]
+
+    stages._listeners = listeners
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    place = Path(sys.argv[1])
-
-    def slowly(trial: Trial) -> None:
-        (place.parent / f"ended-{trial.number}").touch()
-        time.sleep(float(sys.argv[3]))
-
-    tune(small_request(place), study_config(int(sys.argv[2])), resume=place.exists(), on_trial=slowly)
+    hang_in_second_trial()
+    tune(small_request(Path(sys.argv[1])), study_config(4))

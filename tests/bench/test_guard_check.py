@@ -20,10 +20,10 @@ WORSE = {**NEUTRAL, "source_accuracy": (0.9, 0.5)}
 
 
 def record(
-    method: str, accuracy: float, votes: dict[str, Any] | None, seed: int = 0, steps: int = 10
+    method: str, accuracy: float, votes: dict[str, Any] | None, seed: int = 0, steps: int = 10, **more: str
 ) -> dict[str, Any]:
     source = {"steps": steps, "seed": seed}
-    plan = {"task": "t", "arch": "lenet", "method": method, "note": "", "seed": seed, "source": source}
+    plan = {**more, "task": "t", "arch": "lenet", "method": method, "note": "", "seed": seed, "source": source}
     key = f"{method}-{seed}-{accuracy}"
     return {"key": key, "plan": plan, "accuracy": {"target_test": accuracy}, "label_free": votes}
 
@@ -46,6 +46,7 @@ def test_runs_without_a_source_run_of_their_own_start_or_without_measurements_ar
         record("rpt", 70.0, None),
         record("dann", 70.0, NEUTRAL, steps=0),
         record("source_only", 10.0, NEUTRAL, steps=0),
+        record("coral", 70.0, NEUTRAL, pixels="[0, 1]"),
     ]
     assert judge(records) == []
 

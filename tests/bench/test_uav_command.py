@@ -48,8 +48,14 @@ def test_the_standin_is_drawn_scored_and_shown(tmp_path: Path, small_standin: No
     code, text = invoke(*command, "--labels", "2", "--validation", "--note", "try")
     assert code == 0, text
     assert "validation AP" in text
-    code, text = invoke("bench", "drone-table", str(out), "--figure", str(figure))
+    page = tmp_path / "docs/page.md"
+    figure.parent.mkdir()
+    names = ("methods", "labels", "ranks", "tries", "figure")
+    page.write_text("".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in names))
+    code, text = invoke("bench", "drone-table", str(out), "--figure", str(figure), "--page", str(page))
     assert code == 0, text
+    assert "](f.svg)" in page.read_text()
+    assert "| RPT | try |" in page.read_text()
     assert "| RPT | try |" in text
     assert figure.read_text().startswith("<svg")
     code, text = invoke("bench", "drone-standin", *places, "--sheet", str(tmp_path / "s.png"))

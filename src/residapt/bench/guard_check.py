@@ -12,6 +12,8 @@ from residapt.selection.guard import GuardConfig, Verdict, decide
 
 CLEAR = 5.0
 """Points of accuracy from which a change is a gain or a loss that the guard must not mistake."""
+ADAPTATION = ("method", "settings", "train", "recipe", "note", "tries", "seed", "varied")
+"""Parts of a plan that do not touch the source network, whose own seed is among its settings."""
 HEADINGS = ("task", "network", "method", "note", "seed", "before", "after", "change", "guard", "right")
 
 Record = dict[str, Any]
@@ -56,14 +58,14 @@ def judge(records: Iterable[Record], config: GuardConfig | None = None) -> list[
         source = sources.get(_start(record["plan"]))
         if source is None or record is source or not _measured(record) or record["plan"]["method"] == "source_only":
             continue
-        accuracies = (item["accuracy"]["target_test"] for item in (source, record))
-        found[record["key"]] = Judged(record["plan"], *accuracies, decide(record["label_free"], config))
+        before, after = (float(item["accuracy"]["target_test"]) for item in (source, record))
+        found[record["key"]] = Judged(record["plan"], before, after, decide(record["label_free"], config))
     return list(found.values())
 
 
-def _start(plan: dict[str, Any]) -> tuple[str, ...]:
-    """What two runs of one source network have in common."""
-    return (plan["task"], plan["arch"], str(sorted(plan["source"].items())), plan.get("pixels", "[-1, 1]"))
+def _start(plan: dict[str, Any]) -> str:
+    """What two runs of one source network have in common: everything but the adaptation."""
+    return str(sorted((name, value) for name, value in plan.items() if name not in ADAPTATION))
 
 
 def _measured(record: Record) -> bool:

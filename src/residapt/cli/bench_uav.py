@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,6 +125,8 @@ def drone_table(
         figure.parent.mkdir(parents=True, exist_ok=True)
         figure.write_text(label_figure(records), encoding="utf-8")
         console.print(f"Wrote {figure}", highlight=False)
+        where = os.path.relpath(figure, page.parent if page else ".")
+        tables["figure"] = f"![Average precision against the number of labelled drones]({where})\n"
     if page is not None:
         if not page.is_file():
             raise ConfigError(f"there is no page '{page}'.")

@@ -60,7 +60,8 @@ class AdaptingMethod(Method):
     def meet(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights and centroids."""
         like = next(self.two.model.parameters())
-        self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=self.trains_source)
+        trains = self.trains_source and self.config.train_source
+        self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
         if self.config.average.decay > 0:
             self.two.average = TargetAverage(self.two)
         if self.config.pseudo.weight > 0:

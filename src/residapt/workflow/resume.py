@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from residapt.config import Config, load_config
+from residapt.config import Config, load_config, read_toml
 from residapt.errors import ConfigError
 from residapt.models.trust import names_code
 from residapt.run import RunDirectory
@@ -20,8 +20,9 @@ from residapt.train.signals import stop_on_signals
 
 def resume_command(path: Path) -> str:
     """What a person types to go on with a run; its own network may be code, which has to be allowed again."""
-    spec = load_config(RunDirectory(path).config).model.spec if RunDirectory(path).config.is_file() else ""
-    allow = " --trust-code" if names_code(spec) else ""
+    file = RunDirectory(path).config
+    model = read_toml(file).get("model", {}) if file.is_file() else {}
+    allow = " --trust-code" if names_code(str(model.get("spec", ""))) else ""
     return f"residapt adapt --resume {shlex.quote(str(path))}{allow}"
 
 
