@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from residapt.bench import grid
+from residapt.bench import grid, resumable
 from residapt.bench.plan import Plan, make_plans
 from residapt.errors import DataError, Interrupted
 from residapt.methods import MethodConfig
@@ -53,18 +53,18 @@ def test_finished_runs_are_not_repeated_and_interruption_loses_nothing(tmp_path:
     out = tmp_path / "records.jsonl"
     with pytest.raises(Interrupted, match="stopped with 2 of 4 runs done"):
         grid.run_grid(plans(), out=out, root=tmp_path, cache=tmp_path)
-    assert [record["key"] for record in grid.read_records([out])] == ran
+    assert [record["key"] for record in resumable.read_records([out])] == ran
     monkeypatch.setattr(grid, "execute", lambda plan, *, root, cache: {"key": plan.key()})
     grid.run_grid(plans(), out=out, root=tmp_path, cache=tmp_path)
-    keys = [record["key"] for record in grid.read_records([out])]
+    keys = [record["key"] for record in resumable.read_records([out])]
     assert sorted(keys) == sorted(plan.key() for plan in plans())
 
 
 def test_a_line_cut_off_by_a_crash_is_left_out_and_the_next_record_is_whole(tmp_path: Path):
     out = tmp_path / "records.jsonl"
     out.write_text('{"key": "a"}\n{"key": "b", "acc')
-    assert [record["key"] for record in grid.read_records([out])] == ["a"]
-    grid.append_record(out, {"key": "c"})
+    assert [record["key"] for record in resumable.read_records([out])] == ["a"]
+    resumable.append_record(out, {"key": "c"})
     assert json.loads(out.read_text().splitlines()[-1]) == {"key": "c"}
 
 
@@ -72,7 +72,7 @@ def test_damage_in_the_middle_is_named(tmp_path: Path):
     out = tmp_path / "records.jsonl"
     out.write_text('{"key": "a"}\nnonsense\n{"key": "b"}\n')
     with pytest.raises(DataError, match="line 2"):
-        grid.read_records([out])
+        resumable.read_records([out])
 
 
 def test_settings_that_came_later_do_not_repeat_old_runs(tmp_path: Path):
@@ -81,7 +81,7 @@ def test_settings_that_came_later_do_not_repeat_old_runs(tmp_path: Path):
     written = plan.model_dump(mode="json")
     del written["train"]["clip"], written["settings"]["penalty"], written["varied"]
     out = tmp_path / "records.jsonl"
-    grid.append_record(out, {"key": "of another version", "plan": written})
+    resumable.append_record(out, {"key": "of another version", "plan": written})
     assert grid.pending([plan, other], out) == [other]
     changed = plan.model_copy(update={"train": plan.train.model_copy(update={"clip": 1.0})})
     assert grid.pending([changed], out) == [changed]
@@ -90,8 +90,8 @@ def test_settings_that_came_later_do_not_repeat_old_runs(tmp_path: Path):
 def test_a_plan_of_a_later_version_counts_by_its_key(tmp_path: Path):
     plan, other = plans(("rpt",))
     out = tmp_path / "records.jsonl"
-    grid.append_record(out, {"key": plan.key(), "plan": {**plan.model_dump(mode="json"), "new_setting": 1}})
-    grid.append_record(out, {"key": "unknown", "plan": None})
+    resumable.append_record(out, {"key": plan.key(), "plan": {**plan.model_dump(mode="json"), "new_setting": 1}})
+    resumable.append_record(out, {"key": "unknown", "plan": None})
     assert grid.pending([plan, other], out) == [other]
 
 
@@ -99,7 +99,7 @@ def test_source_only_after_a_warm_start_is_one_run_however_many_steps_are_planne
     plan = plans(("source_only",), range(1))[0]
     none = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
     out = tmp_path / "records.jsonl"
-    grid.append_record(out, {"key": none.key(), "plan": none.model_dump(mode="json")})
+    resumable.append_record(out, {"key": none.key(), "plan": none.model_dump(mode="json")})
     assert grid.pending([plan], out) == []
     cold = plan.model_copy(update={"source": plan.source.model_copy(update={"steps": 0})})
     assert grid.pending([cold], out) == [cold]

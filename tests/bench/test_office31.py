@@ -26,8 +26,9 @@ from residapt.bench.office31_images import CachedViews, load_domain
 from residapt.bench.office31_network import PadFirst, frozen_stages, trained_part
 from residapt.bench.office31_page import office_page
 from residapt.bench.office31_published import PUBLISHED_OFFICE
-from residapt.bench.office31_run import execute_office, pending, run_office
+from residapt.bench.office31_run import execute_office, run_office
 from residapt.bench.office31_table import office_markdown, office_rows
+from residapt.bench.resumable import pending
 from residapt.errors import ConfigError, DataError, ModelError
 from residapt.models.inputs import IMAGENET
 

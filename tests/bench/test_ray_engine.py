@@ -16,15 +16,16 @@ from small_digits import small_digits, small_plans
 from test_engines import always_die, die_once, fail_or_work
 
 from residapt.bench import ray_engine
-from residapt.bench.grid import name_of, read_records, run_grid
+from residapt.bench.grid import name_of, run_grid
 from residapt.bench.local_engine import LocalEngine
 from residapt.bench.ray_engine import RayEngine
+from residapt.bench.resumable import read_records
 from residapt.errors import ConfigError, DataError, TrainingError
 from residapt.workflow.tune import tune
 from small_study import small_request, study_config
 from tests_support_cli import invoke
 
-pytestmark = [pytest.mark.slow, pytest.mark.dist]
+pytestmark = [pytest.mark.slow, pytest.mark.dist, pytest.mark.timeout(900)]
 TIMED = ("seconds", "peak_memory_mb", "environment")
 
 
@@ -32,7 +33,7 @@ TIMED = ("seconds", "peak_memory_mb", "environment")
 def cluster() -> Iterator[Any]:
     """A cluster with two workers, whose modules are found as those of this process are."""
     ray = pytest.importorskip("ray", reason="needs the extra ray")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     here = str(Path(__file__).parent)
     ray.init(
         address="local",

@@ -8,8 +8,9 @@ from sklearn.metrics import average_precision_score
 
 from residapt.bench import uav_run, uav_task
 from residapt.bench.plan import SourceRecipe
+from residapt.bench.resumable import pending
 from residapt.bench.uav import METHODS, DetectionPlan, best_tries, detection_plans
-from residapt.bench.uav_run import execute_detection, pending, run_detection, score
+from residapt.bench.uav_run import execute_detection, run_detection, score
 from residapt.bench.uav_task import detection_task, half_each, labelled_drones, load_data
 from residapt.data.domains import Labelled, TensorImages
 from residapt.data.uav import DetectionData, ScoredSet

@@ -1,69 +1,25 @@
-"""A resumable grid of runs: what has a record is not run again; each finished run is one line, written at once."""
+"""The grid of the digit tasks: resumable, on one machine or many."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
-from residapt.bench.engines import WorkEngine
+from residapt.bench import resumable
 from residapt.bench.execute import execute
-from residapt.bench.local_engine import LocalEngine
 from residapt.bench.plan import Plan
-from residapt.errors import DataError, Interrupted
-
-Record = dict[str, Any]
-
-
-def read_records(paths: Iterable[Path]) -> list[Record]:
-    """All records of the files; a last line that an interruption cut off is left out, any other damage is an error."""
-    records = []
-    for path in paths:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-        for number, line in enumerate(lines, 1):
-            record = _parse(line)
-            if record is not None:
-                records.append(record)
-            elif number < len(lines):
-                raise DataError(f"{path}, line {number} is not a record (a JSON object with a key); remove the line.")
-    return records
-
-
-def _parse(line: str) -> Record | None:
-    try:
-        found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "key" in found else None
-
-
-def append_record(path: Path, record: Record) -> None:
-    """Add one line, safe against other processes and against an earlier line without an end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0, os.SEEK_END)
-        if file.tell() > 0:
-            file.seek(file.tell() - 1)
-            if file.read(1) != "\n":
-                file.write("\n")
-        file.write(json.dumps(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+from residapt.bench.resumable import Record, run_pending
+from residapt.errors import DataError
 
 
 def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
     """The plans that have no record yet."""
-    done = {_key_of(record) for record in read_records([path])}
-    return [plan for plan in plans if run_key(plan) not in done]
+    return resumable.pending(plans, path, run_key)
 
 
 def run_key(plan: Plan) -> str:
@@ -73,45 +29,11 @@ def run_key(plan: Plan) -> str:
     return plan.key()
 
 
-def _key_of(record: Record) -> str:
-    """The key of the plan in a record as this version sees it: settings that are newer than the record have defaults.
-
-    A plan that this version cannot read keeps the key that it was written with.
-    """
-    try:
-        return run_key(Plan.model_validate(record["plan"]))
-    except (KeyError, ValidationError):
-        return str(record["key"])
-
-
-def run_grid(
-    plans: Iterable[Plan],
-    *,
-    out: Path,
-    root: Path,
-    cache: Path,
-    engine: WorkEngine | None = None,
-    on_record: Callable[[Record], None] = lambda record: None,
-    on_retry: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
-    todo = pending(plans, out)
-    if not todo:
-        return
+def run_grid(plans: Iterable[Plan], *, out: Path, root: Path, cache: Path, **settings: Any) -> None:
+    """Run all plans that have no record; settings are those of :func:`residapt.bench.resumable.run_pending`."""
     # Workers may have another working directory.
     work = partial(run_plan, root=root.absolute(), cache=cache.absolute())
-    done = 0
-    try:
-        with engine or LocalEngine() as workers:
-            for _, record in workers.map(work, todo, name=name_of, on_retry=on_retry):
-                append_record(out, record)
-                done += 1
-                on_record(record)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
-            step=done,
-        ) from None
+    run_pending(pending(plans, out), work, out=out, name=name_of, **settings)
 
 
 def run_plan(plan: Plan, *, root: Path, cache: Path) -> Record:

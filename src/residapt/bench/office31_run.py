@@ -5,23 +5,20 @@ from __future__ import annotations
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
-from residapt.bench.engines import WorkEngine
 from residapt.bench.execute import environment, parameter_counts
-from residapt.bench.grid import append_record, read_records
-from residapt.bench.local_engine import LocalEngine
 from residapt.bench.office31 import OfficePlan
 from residapt.bench.office31_images import Domain, load_domain
 from residapt.bench.office31_network import warm_start
+from residapt.bench.resumable import pending, run_pending
 from residapt.data.domains import DomainPair, Labelled
-from residapt.errors import DataError, Interrupted
+from residapt.errors import DataError
 from residapt.methods.fit import make_trainer
 from residapt.selection.guard import measure
 from residapt.streams import TwoStream
@@ -92,44 +89,10 @@ def _source_key(plan: OfficePlan, source: Domain) -> str:
     return hashlib.sha256("/".join(parts).encode()).hexdigest()[:12]
 
 
-def pending(plans: Iterable[OfficePlan], path: Path) -> list[OfficePlan]:
-    """The plans that have no record yet."""
-    done = {_key_of(record) for record in read_records([path])}
-    return [plan for plan in plans if plan.key() not in done]
-
-
-def _key_of(record: Record) -> str:
-    """The key as this version sees it: settings that are newer than the record have defaults."""
-    try:
-        return OfficePlan.model_validate(record["plan"]).key()
-    except (KeyError, ValidationError):
-        return str(record["key"])
-
-
-def run_office(
-    plans: Iterable[OfficePlan],
-    *,
-    out: Path,
-    root: Path,
-    cache: Path,
-    engine: WorkEngine | None = None,
-    on_record: Callable[[Record], None] = lambda record: None,
-) -> None:
-    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
-    todo = pending(plans, out)
+def run_office(plans: Iterable[OfficePlan], *, out: Path, root: Path, cache: Path, **settings: Any) -> None:
+    """Run all plans that have no record; settings are those of :func:`residapt.bench.resumable.run_pending`."""
     work = partial(run_office_plan, root=root.absolute(), cache=cache.absolute())
-    done = 0
-    try:
-        with engine or LocalEngine() as workers:
-            for _, record in workers.map(work, todo, name=office_name):
-                append_record(out, record)
-                done += 1
-                on_record(record)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
-            step=done,
-        ) from None
+    run_pending(pending(plans, out), work, out=out, name=office_name, **settings)
 
 
 def run_office_plan(plan: OfficePlan, *, root: Path, cache: Path) -> Record:

@@ -42,6 +42,7 @@ class RayEngine(WorkEngine):
 
     def _start(self, address: str | None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked whether to report anything
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve the runs beside any other work
         local = {"num_cpus": self.jobs or os.cpu_count(), "include_dashboard": False} if address is None else {}
         try:
             self._ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)

@@ -6,24 +6,20 @@ import hashlib
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from residapt.bench.engines import WorkEngine
 from residapt.bench.execute import environment, parameter_counts
-from residapt.bench.grid import append_record, read_records
-from residapt.bench.local_engine import LocalEngine
+from residapt.bench.resumable import pending, run_pending
 from residapt.bench.tasks import Task
 from residapt.bench.uav import DetectionPlan
 from residapt.bench.uav_task import CLASSES, detection_task, load_data
-from residapt.errors import Interrupted
 from residapt.methods import MethodConfig
 from residapt.methods.fit import fit, make_trainer, source_pair
 from residapt.models.specs import build_model
@@ -106,44 +102,10 @@ def warm_start(plan: DetectionPlan, task: Task, cache: Path) -> nn.Module:
     return network
 
 
-def pending(plans: Iterable[DetectionPlan], path: Path) -> list[DetectionPlan]:
-    """The plans that have no record yet."""
-    done = {_key_of(record) for record in read_records([path])}
-    return [plan for plan in plans if plan.key() not in done]
-
-
-def _key_of(record: Record) -> str:
-    """The key as this version sees it: settings that are newer than the record have defaults."""
-    try:
-        return DetectionPlan.model_validate(record["plan"]).key()
-    except (KeyError, ValidationError):
-        return str(record["key"])
-
-
-def run_detection(
-    plans: Iterable[DetectionPlan],
-    *,
-    out: Path,
-    root: Path,
-    cache: Path,
-    engine: WorkEngine | None = None,
-    on_record: Callable[[Record], None] = lambda record: None,
-) -> None:
-    """Run all plans that have no record, and append theirs as they come; only this process writes records."""
-    todo = pending(plans, out)
+def run_detection(plans: Iterable[DetectionPlan], *, out: Path, root: Path, cache: Path, **settings: Any) -> None:
+    """Run all plans that have no record; settings are those of :func:`residapt.bench.resumable.run_pending`."""
     work = partial(run_detection_plan, root=root.absolute(), cache=cache.absolute())
-    done = 0
-    try:
-        with engine or LocalEngine() as workers:
-            for _, record in workers.map(work, todo, name=detection_name):
-                append_record(out, record)
-                done += 1
-                on_record(record)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped with {done} of {len(todo)} runs done. The same command goes on: '{out}' has their records.",
-            step=done,
-        ) from None
+    run_pending(pending(plans, out), work, out=out, name=detection_name, **settings)
 
 
 def run_detection_plan(plan: DetectionPlan, *, root: Path, cache: Path) -> Record:

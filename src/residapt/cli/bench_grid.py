@@ -74,8 +74,13 @@ def grid_command(task: str, title: str) -> None:
             cache=cache,
             engine=make_engine(engine, jobs=jobs, address=address),
             on_record=lambda record: console.print(_line(record), highlight=False),
-            on_retry=lambda text: messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True),
+            on_retry=tell_retry,
         )
+
+
+def tell_retry(text: str) -> None:
+    """Say that a worker died and its run is tried again."""
+    messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def data_root(given: Path | None) -> Path:
@@ -95,7 +100,7 @@ def _line(record: dict[str, object]) -> str:
 
 def records_of(files: list[Path]) -> list[dict[str, Any]]:
     """The records of files that must exist."""
-    from residapt.bench.grid import read_records
+    from residapt.bench.resumable import read_records
 
     for file in files:
         if not file.is_file():

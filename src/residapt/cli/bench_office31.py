@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from residapt.cli.app import bench_app, console
-from residapt.cli.bench_grid import DataRoot, data_root, records_of
+from residapt.cli.bench_grid import DataRoot, data_root, records_of, tell_retry
+from residapt.cli.options import AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 
 RECORDS = Path("benchmarks/results/office31.jsonl")
@@ -30,7 +31,9 @@ def office31(
     ] = None,
     note: Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")] = "",
     tries: Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
+    engine: EngineOption = "local",
+    jobs: JobsOption = None,
+    address: AddressOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="JSONL file of the records.")] = RECORDS,
     cache: Annotated[Path, typer.Option(help="Folder for decoded images, activations and source networks.")] = Path(
         "run-bench"
@@ -61,7 +64,8 @@ def office31(
         out=out,
         root=data_root(data),
         cache=cache,
-        engine=make_engine("local", jobs=jobs),
+        engine=make_engine(engine, jobs=jobs, address=address),
+        on_retry=tell_retry,
         on_record=lambda record: console.print(_line(record), highlight=False),
     )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from residapt.cli.app import bench_app, console
-from residapt.cli.bench_grid import DataRoot, data_root, records_of
+from residapt.cli.bench_grid import DataRoot, data_root, records_of, tell_retry
+from residapt.cli.options import AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ Chosen = Annotated[
 ]
 Note = Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")]
 Tries = Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")]
 Cache = Annotated[Path, typer.Option(help="Folder for patches and trained source networks.")]
 CACHE = Path("run-bench")
@@ -53,7 +53,9 @@ def uav(
     changes: Changes = None,
     note: Note = "",
     tries: Tries = 1,
-    jobs: Jobs = 1,
+    engine: EngineOption = "local",
+    jobs: JobsOption = None,
+    address: AddressOption = None,
     out: Out = None,
     cache: Cache = CACHE,
 ) -> None:
@@ -66,8 +68,9 @@ def uav(
         "changes": changes,
         "note": note,
         "tries": tries,
+        "workers": (engine, jobs, address),
     }
-    _run("uav", data, methods, given, jobs, out, cache)
+    _run("uav", data, methods, given, out, cache)
 
 
 @bench_app.command("drone-standin", epilog="Example: residapt bench drone-standin --methods fine_tune,rpt --seeds 5")
@@ -84,7 +87,9 @@ def drone_standin(
     changes: Changes = None,
     note: Note = "",
     tries: Tries = 1,
-    jobs: Jobs = 1,
+    engine: EngineOption = "local",
+    jobs: JobsOption = None,
+    address: AddressOption = None,
     out: Out = None,
     cache: Cache = CACHE,
     sheet: Annotated[
@@ -103,8 +108,9 @@ def drone_standin(
         "changes": changes,
         "note": note,
         "tries": tries,
+        "workers": (engine, jobs, address),
     }
-    _run("drone-standin", data, methods, given, jobs, out, cache, _draw_first)
+    _run("drone-standin", data, methods, given, out, cache, _draw_first)
 
 
 @bench_app.command("drone-table", epilog="Example: residapt bench drone-table --figure docs/drones.svg")
@@ -139,12 +145,11 @@ def _run(
     data: Path | None,
     methods: str,
     given: dict[str, Any],
-    jobs: int,
     out: Path | None,
     cache: Path,
     prepare: Callable[[Path, Path], None] = lambda root, cache: None,
 ) -> None:
-    from residapt.bench.local_engine import LocalEngine
+    from residapt.bench.engines import make_engine
     from residapt.bench.plan import SourceRecipe
     from residapt.bench.uav import best_tries, detection_plans
     from residapt.bench.uav_run import run_detection
@@ -163,13 +168,15 @@ def _run(
         tries=given["tries"],
     )
     root = data_root(data)
+    engine, jobs, address = given["workers"]
     prepare(root, cache)
     run_detection(
         plans,
         out=out or Path("benchmarks/results") / f"{task}.jsonl",
         root=root,
         cache=cache,
-        engine=LocalEngine(jobs),
+        engine=make_engine(engine, jobs=jobs, address=address),
+        on_retry=tell_retry,
         on_record=lambda record: console.print(_line(record), highlight=False),
     )
 
