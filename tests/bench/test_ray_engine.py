@@ -90,8 +90,10 @@ class Killer(threading.Thread):
 def test_eight_runs_with_a_worker_killed_in_the_middle_give_eight_records(
     cluster: Any, root: Path, tmp_path: Path
 ) -> None:
-    plans = small_plans(4, note=tmp_path.name)
-    long = small_plans(1, steps=150, methods=("rpt",), note=f"{tmp_path.name} long")[0]
+    # Workers are found by name: another session of these tests on the machine must not have the same ones.
+    own = f"{tmp_path.name} of {os.getpid()}"
+    plans = small_plans(4, note=own)
+    long = small_plans(1, steps=150, methods=("rpt",), note=f"{own} long")[0]
     plans[4] = long
     killer = Killer(name_of(long))
     killer.start()
