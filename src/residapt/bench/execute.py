@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 import platform
 import resource
 import subprocess
@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from residapt.bench.class_counts import with_truth
 from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
 from residapt.bench.tasks import Task, load_task
+from residapt.bench.warm_start import cached_source_network
 from residapt.methods import MethodConfig
-from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.parameters import count_parameters
 from residapt.models.specs import build_model
 from residapt.selection.guard import measure
 from residapt.streams.standardise import standardised
-from residapt.train import Callback, Curve, GroupConfig, Method, TrainConfig, accuracy
+from residapt.train import Callback, Curve, Method, accuracy
 from residapt.version import __version__
 
 NUM_CLASSES = 10
@@ -77,29 +77,17 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
 
 def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
     """The network trained on the source, from the cache where another run has made it already."""
-    torch.manual_seed(plan.source.seed)
-    network = build_model(plan.arch, num_classes=NUM_CLASSES, in_channels=_channels(task))
-    if plan.standardise:
-        standardised(network)
-    path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
-    if path.exists():
-        network.load_state_dict(load_file(path))
+
+    def build() -> nn.Module:
+        torch.manual_seed(plan.source.seed)
+        network = build_model(plan.arch, num_classes=NUM_CLASSES, in_channels=_channels(task))
+        if plan.standardise:
+            standardised(network)
         return network
-    train = TrainConfig(
-        steps=plan.source.steps,
-        batch_size=plan.source.batch_size,
-        seed=plan.source.seed,
-        beta1=0.9,
-        network=GroupConfig(lr=plan.source.lr, weight_decay=plan.source.weight_decay),
-    )
-    settings = MethodConfig(augment=plan.settings.augment)
-    fit("source_only", network, source_pair(task.pair.source), method=settings, train=train)
-    cache.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
-    temporary.replace(path)
-    # Read back: weights that were just trained lie otherwise in memory, which shows in the last digits of a score.
-    return warm_start(plan, task, cache)
+
+    path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
+    method = MethodConfig(augment=plan.settings.augment)
+    return cached_source_network(path, build, source_pair(task.pair.source), plan.source.loop(), method)
 
 
 def parameter_counts(method: Method) -> dict[str, int]:
@@ -125,8 +113,6 @@ def environment() -> dict[str, str]:
 
 
 def _source_key(plan: Plan) -> str:
-    import hashlib
-
     scaled = "" if plan.pixels == "[-1, 1]" else plan.pixels
     changed = plan.settings.augment.model_dump_json() if plan.settings.augment.build() else ""
     chosen = plan.counts if plan.counts == "balanced" else ""  # the others leave the source as it is

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
+from residapt.atomic import atomic_file
 from residapt.bench.office31 import CLASSES, OfficeNetwork
 from residapt.bench.office31_network import frozen_stages
 from residapt.data.batches import derived_seed
@@ -153,7 +153,5 @@ def _only_one(path: Path) -> Iterator[None]:
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file(tensors, temporary)
-    temporary.replace(path)
+    with atomic_file(path, overwrite=True) as temporary:
+        save_file(tensors, temporary)

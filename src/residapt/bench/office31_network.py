@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.bench.office31 import CLASSES, OfficeNetwork, OfficePlan
+from residapt.bench.warm_start import cached_source_network
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
-from residapt.methods import MethodConfig
-from residapt.methods.fit import fit, source_pair
+from residapt.methods.fit import source_pair
 from residapt.models.heads import with_bottleneck
 from residapt.models.specs import build_model
 from residapt.models.stages import FrozenStages, cut_after
@@ -46,11 +45,7 @@ def _parts(network: OfficeNetwork, root: Path) -> tuple[FrozenStages, nn.Module]
 
 def warm_start(plan: OfficePlan, source: Labelled, root: Path, cache: Path, key: str) -> nn.Module:
     """The network trained on the source, from the cache where another run of this source and seed has made it."""
-    network = trained_part(plan.network, root, plan.source.seed)
     path = cache / f"office31-{plan.domains[0]}-source-{key}.safetensors"
-    if path.exists():
-        network.load_state_dict(load_file(path))
-        return network
     train = TrainConfig(
         steps=plan.source.steps,
         batch_size=plan.source.batch_size,
@@ -60,12 +55,8 @@ def warm_start(plan: OfficePlan, source: Labelled, root: Path, cache: Path, key:
         head=plan.source.head,
         decay="inverse",
     )
-    fit("source_only", network, source_pair(source), method=MethodConfig(), train=train)
-    cache.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
-    temporary.replace(path)
-    return network
+    build = partial(trained_part, plan.network, root, plan.source.seed)
+    return cached_source_network(path, build, source_pair(source), train)
 
 
 class PadFirst(nn.Conv2d):

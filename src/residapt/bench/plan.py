@@ -12,7 +12,7 @@ from residapt.bench.class_counts import Counts
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import Pixels, Recipe
 from residapt.settings import Seed, Settings
-from residapt.train.config import TrainConfig
+from residapt.train.config import GroupConfig, TrainConfig
 
 
 class SourceRecipe(Settings):
@@ -40,6 +40,16 @@ class SourceRecipe(Settings):
             batch_size=loop.batch_size,
             lr=loop.network.lr,
             weight_decay=loop.network.weight_decay,
+        )
+
+    def loop(self) -> TrainConfig:
+        """The same as settings of the training loop."""
+        return TrainConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            beta1=0.9,
+            network=GroupConfig(lr=self.lr, weight_decay=self.weight_decay),
         )
 
 

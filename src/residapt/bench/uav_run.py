@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import resource
 import time
 from collections.abc import Iterable
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from residapt.bench.execute import environment, parameter_counts
@@ -20,10 +18,10 @@ from residapt.bench.resumable import pending, run_pending
 from residapt.bench.tasks import Task
 from residapt.bench.uav import DetectionPlan
 from residapt.bench.uav_task import CLASSES, detection_task, load_data
-from residapt.methods import MethodConfig
-from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.bench.warm_start import cached_source_network
+from residapt.methods.fit import make_trainer, source_pair
 from residapt.models.specs import build_model
-from residapt.train import Evaluation, GroupConfig, Method, TrainConfig
+from residapt.train import Evaluation, Method
 from residapt.train.detection import OneAgainstRest, average_precision
 from residapt.train.evaluate import evaluating, logits_of
 
@@ -79,27 +77,14 @@ def score(method: Method, evaluation: Evaluation) -> dict[str, float]:
 
 def warm_start(plan: DetectionPlan, task: Task, cache: Path) -> nn.Module:
     """The network trained on the source, from the cache where another run of the seed has made it already."""
-    torch.manual_seed(plan.source.seed)
-    network = build_model(plan.arch, num_classes=len(CLASSES), in_channels=1)
+
+    def build() -> nn.Module:
+        torch.manual_seed(plan.source.seed)
+        return build_model(plan.arch, num_classes=len(CLASSES), in_channels=1)
+
     text = f"{plan.source.model_dump_json()} {task.files} {plan.part if plan.task == 'uav' else ''}"
-    name = f"{plan.task}-{plan.arch}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.safetensors"
-    path = cache / name
-    if path.exists():
-        network.load_state_dict(load_file(path))
-        return network
-    train = TrainConfig(
-        steps=plan.source.steps,
-        batch_size=plan.source.batch_size,
-        seed=plan.source.seed,
-        beta1=0.9,
-        network=GroupConfig(lr=plan.source.lr, weight_decay=plan.source.weight_decay),
-    )
-    fit("source_only", network, source_pair(task.pair.source, "classes"), method=MethodConfig(), train=train)
-    cache.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file({key: tensor.contiguous() for key, tensor in network.state_dict().items()}, temporary)
-    temporary.replace(path)
-    return network
+    path = cache / f"{plan.task}-{plan.arch}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.safetensors"
+    return cached_source_network(path, build, source_pair(task.pair.source, "classes"), plan.source.loop())
 
 
 def run_detection(plans: Iterable[DetectionPlan], *, out: Path, root: Path, cache: Path, **settings: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, cat
 
+from residapt.atomic import atomic_file
 from residapt.data.batches import derived_seed
 from residapt.data.drones.draw import SIDE, Looks, draw_photograph, expose, studio
 from residapt.data.drones.photographs import Pixels, cut, open_grey, patches_of, plain_cut, whole
@@ -65,10 +65,8 @@ def load_standin(
     file = cache / f"drone-standin-{key}.safetensors"
     if not file.exists():
         tensors, counts = build_standin(root, config, on_count)
-        cache.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.tmp")
-        save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
-        temporary.replace(file)
+        with atomic_file(file, overwrite=True) as temporary:
+            save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
     with safe_open(file, "pt") as kept:
         found = {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
         return found, json.loads(kept.metadata()["counts"])
