@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from residapt.streams import TwoStream
 from residapt.streams.linear import FactoredWeight
-from residapt.transform import Residual, ResidualTransform
+from residapt.streams.rebuilt import WeightRecipe
+from residapt.transform import LayerMatrix, Residual, ResidualTransform
 
 
 def factored(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream, FactoredWeight, Residual]:
@@ -18,7 +19,7 @@ def factored(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream
     two = TwoStream(linear, left_rank=3, right_rank=2)
     residual = two.residuals()["model"]
     assert isinstance(residual, Residual)
-    return two, FactoredWeight(linear.weight, residual), residual
+    return two, FactoredWeight(WeightRecipe(two.layers["model"], linear.weight, residual)), residual
 
 
 def gradients(two: TwoStream, loss: Tensor) -> dict[str, Tensor]:
@@ -49,10 +50,12 @@ def test_factored_and_dense_forms_are_equal(inputs: int, outputs: int, rows: int
 
 
 @pytest.mark.parametrize(("rows", "form"), [(1, "factored"), (500, "dense")])
-def test_both_forms_are_reached(rows: int, form: str) -> None:
+def test_both_forms_are_reached(rows: int, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, weight, _ = factored(30, 20)
+    formed, dense = [], WeightRecipe.dense
+    monkeypatch.setattr(WeightRecipe, "dense", lambda recipe: formed.append(recipe) or dense(recipe))
     functional.linear(torch.randn(rows, 30, dtype=torch.float64), weight)
-    assert (weight._dense is None) == (form == "factored")
+    assert len(formed) == (form == "dense")
 
 
 def test_source_rows_get_the_source_weight() -> None:
@@ -119,6 +122,7 @@ def test_the_cheaper_form_by_multiplications() -> None:
     choose = {}
     for frozen in (True, False):
         weight.requires_grad_(not frozen)
-        made = FactoredWeight(weight, transform.residual(weight))
+        layer = LayerMatrix("layer", "layer.weight", None, "linear")
+        made = FactoredWeight(WeightRecipe(layer, weight, transform.residual(weight)))
         choose[frozen] = [made._dense_is_cheaper(rows) for rows in (16, 100, 1576)]
     assert choose == {True: [False, False, False], False: [False, False, True]}

@@ -17,64 +17,36 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._pytree import tree_map_only
 
-from residapt.transform import Residual
+from residapt.streams.rebuilt import DeferredWeight, Rebuilt, WeightRecipe
 from residapt.transform.precision import is_autocast
 
-_OF_THE_WRAPPER = {Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.size, Tensor.dim}  # type: ignore[attr-defined]
 
-
-class FactoredWeight(Tensor):
+class FactoredWeight(DeferredWeight):
     """A target weight that is multiplied as factors by ``linear``, and becomes a dense tensor for anything else."""
 
-    source: Tensor
-    residual: Residual
-    _dense: Tensor | None
-
-    @staticmethod
-    def __new__(cls, source: Tensor, residual: Residual) -> FactoredWeight:
-        """Stand in for ``source`` + ``residual``; there is no storage behind it."""
-        made: FactoredWeight = Tensor._make_wrapper_subclass(
-            cls, source.shape, dtype=source.dtype, device=source.device, requires_grad=False
-        )
-        made.source, made.residual, made._dense = source, residual, None
-        return made
+    def __init__(self, recipe: WeightRecipe) -> None:
+        self.source, self.residual = recipe.stored, recipe.residual
 
     @classmethod
     def __torch_function__(
         cls, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """``linear`` by factors, questions about the shape as they are, everything else on the dense tensor."""
-        kwargs = kwargs or {}
+        """``linear`` by factors, everything else as for any weight that is not formed yet."""
         if func is functional.linear:
-            x, weight, bias = linear_arguments(*args, **kwargs)
+            x, weight, bias = linear_arguments(*args, **(kwargs or {}))
             if isinstance(weight, cls):
                 return weight.linear((x,), (bias,))[0]
-        if func in _OF_THE_WRAPPER:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        args, kwargs = tree_map_only(cls, cls.dense, (args, kwargs))
-        return func(*args, **kwargs)
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        """Refused: below autograd a dense weight would be cut off from its factors."""
-        raise TypeError(f"{func} cannot work on the factors of a weight.")
-
-    def dense(self) -> Tensor:
-        """The target weight as a matrix."""
-        if self._dense is None:
-            self._dense = self.residual.add_to_weight(self.source)
-        return self._dense
+        return super().__torch_function__(func, types, args, kwargs)
 
     def linear(self, inputs: Sequence[Tensor], biases: Sequence[Tensor | None]) -> list[Tensor]:
         """Outputs for the target's input, the last; inputs before it belong to the source stream."""
         outputs, columns = self.source.shape
         rows = [x.reshape(-1, columns) for x in inputs]
         if self._dense_is_cheaper(len(rows[-1])):
-            weights = (*[self.source] * (len(rows) - 1), self.dense())
-            return [functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
+            first = [functional.linear(x, self.source, b) for x, b in zip(inputs[:-1], biases, strict=False)]
+            with Rebuilt(dense := self.recipe.dense(), self.recipe):
+                return [*first, functional.linear(inputs[-1], dense, biases[-1])]
         products = list(self._products(rows))
         products[-1] = self.residual.add_to_output(products[-1], rows[-1])
         results = [y if b is None else y + b.to(y.dtype) for y, b in zip(products, biases, strict=True)]

@@ -21,6 +21,7 @@ from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
 from residapt.streams.pair import Before, Pair, pair_part
+from residapt.streams.rebuilt import DeferredWeight, WeightRecipe
 from residapt.streams.recompute import CheckpointWatch, checkpointed_blocks, find_blocks, refuse_own_checkpointing
 from residapt.transform import (
     LayerMatrix,
@@ -143,15 +144,16 @@ class TwoStream(nn.Module):
         return {**self._target_weights(residuals, factored=False), **self.statistics.named()}
 
     def _target_weights(self, residuals: Residuals, *, factored: bool) -> dict[str, Tensor]:
-        """Target weights and biases by name; ``factored`` leaves the weights of linear layers as factors."""
+        """Target weights and biases by name; ``factored`` leaves weights as factors until they are used."""
         pieces: dict[str, dict[int, Tensor]] = {}
         for name, residual in residuals.items():
             layer = self.layers[name]
             weight, bias = self.source_tensors(name)
             stored = self.model.get_parameter(layer.weight)
             start = layer.rows[0] if layer.rows else 0
-            if factored and isinstance(residual, Residual) and self._is_plain_linear(layer):
-                target: Tensor = FactoredWeight(stored, residual)
+            deferred = self._deferred_type(layer) if factored else None
+            if deferred is not None and isinstance(residual, Residual):
+                target: Tensor = deferred(WeightRecipe(layer, stored, residual))
             else:
                 target = layer.weight_from(residual.add_to_weight(weight), stored)
             pieces.setdefault(layer.weight, {})[start] = target
@@ -159,10 +161,12 @@ class TwoStream(nn.Module):
                 pieces.setdefault(layer.bias, {})[start] = residual.add_to_bias(bias)
         return {name: _assemble(self.model.get_parameter(name), parts) for name, parts in pieces.items()}
 
-    def _is_plain_linear(self, layer: LayerMatrix) -> bool:
-        # A subclass may hand its weight to code that cannot work with factors.
-        owner = self.model.get_submodule(layer.weight.rpartition(".")[0])
-        return layer.kind == "linear" and layer.rows is None and type(owner) is nn.Linear
+    def _deferred_type(self, layer: LayerMatrix) -> type[DeferredWeight] | None:
+        # A subclass may hand its weight to code that cannot work with one that is not formed yet.
+        owner = type(self.model.get_submodule(layer.weight.rpartition(".")[0]))
+        if layer.rows is None and owner is nn.Linear:
+            return FactoredWeight
+        return DeferredWeight if owner in (nn.Conv1d, nn.Conv2d, nn.Conv3d) else None
 
     def forward(self, x: Tensor, *args: Any, stream: Stream = "source", **kwargs: Any) -> Tensor:
         """Logits of one stream."""
