@@ -9,8 +9,16 @@ from rich.console import Console
 
 from residapt.bench import speed_growth
 from residapt.bench.speed_cases import CASES, rpt_method
-from residapt.bench.speed_growth import AXES, GrowthPoint, growth_case, growth_page, growth_table, run_growth
-from residapt.errors import ConfigError
+from residapt.bench.speed_growth import (
+    AXES,
+    GrowthPoint,
+    growth_case,
+    growth_figure,
+    growth_table,
+    read_growth,
+    run_growth,
+)
+from residapt.errors import ConfigError, DataError
 from residapt.models.lenet import LeNet
 
 POINT = GrowthPoint(
@@ -53,13 +61,24 @@ def test_a_real_point(monkeypatch: pytest.MonkeyPatch) -> None:
     assert point.memory_ratio is None
 
 
-def test_table_and_page_show_ratios_in_order_of_the_axis() -> None:
+def test_table_and_figure_show_ratios_in_order_of_the_axis(tmp_path: Path) -> None:
     points = [replace(POINT, value=value, ratio=1 + value / 100) for value in (64, 8)]
     console = Console(width=120, record=True)
     console.print(growth_table(points))
     assert "1.640" in console.export_text()
-    page = growth_page(points)
-    assert "RPT / DANN by rank" in page
-    assert "RPT / DANN by depth" not in page
-    assert page.index("8.0") < page.index("64.0")
-    assert "no records" in growth_page([])
+    picture = growth_figure(points)
+    assert "rank, l = r" in picture
+    assert "layers of the ResNet" not in picture
+    assert picture.index(">8<") < picture.index(">64<")
+
+
+def test_the_figure_comes_from_records(tmp_path: Path) -> None:
+    file = tmp_path / "growth.jsonl"
+    points = [replace(POINT, ratio=ratio) for ratio in (9.0, 1.1)]  # measured twice: the last counts
+    file.write_text("".join(json.dumps(asdict(point)) + "\n" for point in points))
+    assert read_growth(file) == points[1:]
+    with pytest.raises(DataError, match="no records of bench growth"):
+        growth_figure([])
+    file.write_text('{"axis": "rank"}\n')
+    with pytest.raises(DataError, match=r"growth.jsonl' does not hold records"):
+        read_growth(file)

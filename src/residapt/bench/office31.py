@@ -36,7 +36,7 @@ class OfficeNetwork(Settings):
     """File with ImageNet weights, below the data folder unless the path is absolute; None: random weights."""
     image_size: int = Field(128, ge=32)
     """Height and width in pixels."""
-    freeze: str = "blocks.5.0"
+    freeze: str = "blocks.5"
     """The last frozen stage: it and all before it keep their weights and batch-norm statistics in both streams."""
     views: int = Field(8, ge=1)
     """Augmented views of each image, computed once; a batch takes one of them at random."""
@@ -110,6 +110,7 @@ RECIPE: dict[str, Any] = {
         log_every=100,
     ).model_dump(mode="json"),
     "transform": {"features": "classifier.bottleneck", "norm": "per-domain"},
+    "rank": {"every": 75},  # twenty proximal steps, as on the digits
     # The domain classifier of DANN on AlexNet, which the paper takes for its deep network.
     "discrepancy": {"hidden": [1024, 1024], "dropout": 0.5, "weight": 0.1, "gamma": 10.0},
 }

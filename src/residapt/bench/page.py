@@ -78,7 +78,11 @@ def _ranks(records: Sequence[Record]) -> Html:
 
 
 def _sweeps(records: Sequence[Record]) -> Html:
-    dann = [r["accuracy"]["target_test"] for r in records if r["plan"]["method"] == "dann_flip"]
+    dann = [
+        r["accuracy"]["target_test"]
+        for r in records
+        if r["plan"]["method"] == "dann_flip" and r["plan"]["recipe"] == "common" and not r["plan"]["note"]
+    ]
     level = statistics.fmean(dann) if dann else None
     charts = []
     for note, (heading, value_of) in SWEEPS.items():

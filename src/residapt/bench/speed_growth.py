@@ -16,10 +16,8 @@ from rich.table import Table
 from residapt.bench.speed import interleave, using_threads
 from residapt.bench.speed_cases import STEPS, SpeedCase, resnet_case
 from residapt.bench.speed_memory import peak_memory
-from residapt.errors import ConfigError
-from residapt.report.charts import Series, grid, line_chart
-from residapt.report.html import Html, tag
-from residapt.report.page import Section, render_page
+from residapt.errors import ConfigError, DataError
+from residapt.report.svg import Line, Panel, svg_chart
 
 AXES: dict[str, tuple[int, ...]] = {
     "rank": (8, 16, 32, 64, 128),
@@ -116,29 +114,31 @@ def growth_table(points: Iterable[GrowthPoint]) -> Table:
     return table
 
 
-def growth_page(points: Sequence[GrowthPoint]) -> Html:
-    """A plot for each axis: ratios of time and memory to DANN, and seconds of both."""
-    charts = []
+def read_growth(file: Path) -> list[GrowthPoint]:
+    """Points that were measured before; of the same value the last."""
+    try:
+        points = [GrowthPoint(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"'{file}' does not hold records of bench growth: {error}.") from None
+    return list({(point.axis, point.value): point for point in points}.values())
+
+
+def growth_figure(points: Sequence[GrowthPoint]) -> str:
+    """An SVG with a panel for each axis: ratios of time, by both clocks, and memory to DANN's."""
+    panels = []
     for axis in AXES:
         found = sorted((point for point in points if point.axis == axis), key=lambda point: point.value)
         if not found:
             continue
-        values = [float(point.value) for point in found]
-        ratios = [Series("time", values, [point.ratio for point in found], "--target")]
+        values = [point.value for point in found]
         known = [point for point in found if point.memory_ratio is not None]
-        ratios.append(
-            Series(
-                "peak memory",
-                [float(point.value) for point in known],
-                [point.memory_ratio or 0.0 for point in known],
-                "--accent",
-            )
-        )
-        charts.append(line_chart(f"RPT / DANN by {axis}", ratios, x_title=WORDS[axis], reference=1.0))
-        seconds = [
-            Series(name, values, [point.seconds[name] for point in found], color)
-            for name, color in (("dann", "--source"), ("rpt", "--target"))
+        memory = Line("peak memory", [point.value for point in known], [point.memory_ratio or 0.0 for point in known])
+        lines = [
+            Line("time", values, [point.ratio for point in found]),
+            Line("time, processor's clock", values, [point.processor_ratio for point in found]),
+            *([memory] if known else []),
         ]
-        charts.append(line_chart(f"Seconds of a step by {axis}", seconds, x_title=WORDS[axis]))
-    body = grid(*charts) if charts else tag("p", "There are no records.")
-    return render_page("Growth", tag("h1", "How RPT's cost grows"), [Section("growth", "Growth", body, "Growth")])
+        panels.append(Panel(lines, WORDS[axis], "RPT / DANN", scale="log", level=(1.0, "DANN")))
+    if not panels:
+        raise DataError("there are no records of bench growth to draw.")
+    return svg_chart(panels)

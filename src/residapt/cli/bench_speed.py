@@ -25,23 +25,38 @@ def speed(
     console.print(speed_table(run_speed(tuple(case or CASES), rounds, out)))
 
 
-@bench_app.command(epilog="Example: residapt bench growth --axes rank,depth --rounds 10 --page growth.html")
+@bench_app.command(epilog="Example: residapt bench growth --axes rank,depth --rounds 10 -o growth.jsonl")
 def growth(
     axes: Annotated[str, typer.Option(help="rank, batch, depth; separated by commas.")] = "rank,batch,depth",
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 10,
     pixels: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Append the records to this JSONL file.")] = None,
-    page: Annotated[Path | None, typer.Option(help="HTML file with the plots.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="SVG file with the plots.")] = None,
 ) -> None:
     """How time and memory of a step grow with rank, batch and depth, RPT against DANN on ResNets."""
-    from residapt.bench.speed_growth import growth_page, growth_table, run_growth
-    from residapt.report.page import write_page
+    from residapt.bench.speed_growth import growth_figure, growth_table, run_growth
 
     points = run_growth([axis for axis in axes.split(",") if axis], pixels=pixels, rounds=rounds, out=out)
     console.print(growth_table(points))
-    if page is not None:
-        write_page(page, growth_page(points))
-        console.print(f"Wrote {page}", highlight=False)
+    if figure is not None:
+        _write_figure(figure, growth_figure(points))
+
+
+@bench_app.command("growth-figure", epilog="Example: residapt bench growth-figure growth.jsonl -o docs/growth.svg")
+def growth_figure_of(
+    file: Annotated[Path, typer.Argument(help="Records of residapt bench growth.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="SVG file to write.")] = Path("growth.svg"),
+) -> None:
+    """The plots of growth from records, without measuring again."""
+    from residapt.bench.speed_growth import growth_figure, read_growth
+
+    _write_figure(out, growth_figure(read_growth(file)))
+
+
+def _write_figure(path: Path, picture: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(picture, encoding="utf-8")
+    console.print(f"Wrote {path}", highlight=False)
 
 
 @bench_app.command(epilog="Example: residapt bench lora --rounds 40 -o benchmarks/results/lora.jsonl")
