@@ -9,7 +9,7 @@ from residapt.errors import DataError
 
 
 def record(method: str, seed: int, accuracy: float, **plan: str) -> dict[str, object]:
-    settings = {"arch": "lenet", "note": "", "varied": "all", **plan}
+    settings = {"arch": "lenet", "note": "", "varied": "all", "recipe": "common", **plan}
     return {"plan": {"method": method, "seed": seed, **settings}, "accuracy": {"target_test": accuracy}}
 
 
@@ -31,10 +31,13 @@ def test_only_seeds_of_both_and_only_the_asked_runs_count():
         record("dann_flip", 1, 10.0, note="sweep"),
         record("dann_flip", 1, 10.0, arch="dtn"),
         record("dann_flip", 1, 10.0, varied="order"),
+        record("dann_flip", 0, 10.0, recipe="own"),
+        record("dann_flip", 0, 10.0, recipe="plus"),
     ]
     found = paired_difference(records, "rpt", "dann_flip")
     assert found.differences == {0: 1.0}
     assert found.interval() is None
+    assert paired_difference(records, "rpt", "dann_flip+").differences == {0: 70.0}
 
 
 def test_nothing_in_common_is_said():

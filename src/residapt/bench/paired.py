@@ -46,15 +46,25 @@ class PairedDifference:
 
 
 def paired_difference(
-    records: Iterable[dict[str, Any]], first: str, second: str, *, arch: str = "lenet", note: str = ""
+    records: Iterable[dict[str, Any]],
+    first: str,
+    second: str,
+    *,
+    arch: str = "lenet",
+    note: str = "",
+    recipe: str = "common",
 ) -> PairedDifference:
-    """Over the seeds that both methods have, where a seed changed everything (warm start, start, order)."""
+    """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
+
+    A ``+`` behind a method's name stands for the recipe plus.
+    """
     scores: dict[str, dict[int, float]] = {first: {}, second: {}}
     for record in records:
         plan = record["plan"]
+        name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
         chosen = plan["arch"] == arch and plan["note"] == note and plan["varied"] == "all"
-        if chosen and plan["method"] in scores:
-            scores[plan["method"]][plan["seed"]] = record["accuracy"]["target_test"]
+        if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
+            scores[name][plan["seed"]] = record["accuracy"]["target_test"]
     seeds = sorted(scores[first].keys() & scores[second].keys())
     if not seeds:
         raise DataError(

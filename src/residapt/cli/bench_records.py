@@ -1,4 +1,4 @@
-"""Commands that only read records: ``residapt bench guard`` and ``residapt bench paired``."""
+"""Commands that only read records: comparisons and figures."""
 
 from __future__ import annotations
 
@@ -35,9 +35,45 @@ def paired(
     second: Annotated[str, typer.Argument(help="The method that it is compared with.")],
     arch: Annotated[str, typer.Option(help="Network.")] = "lenet",
     note: Annotated[str, typer.Option(help="Only runs with this note.")] = "",
+    recipe: Annotated[
+        str, typer.Option(help="Only runs of this recipe; a method's name with + is of recipe plus.")
+    ] = "common",
 ) -> None:
     """Difference of two methods over the seeds that both have, with its 95 % interval."""
     from residapt.bench.paired import paired_difference
 
-    found = paired_difference(records_of([file]), first, second, arch=arch, note=note)
+    found = paired_difference(records_of([file]), first, second, arch=arch, note=note, recipe=recipe)
     console.print(found.text(), highlight=False, soft_wrap=True)
+
+
+FigureOut = Annotated[Path, typer.Option("--out", "-o", help="SVG file to write.")]
+ArchOption = Annotated[str, typer.Option(help="Network.")]
+
+
+@bench_app.command(epilog="Example: residapt bench curves benchmarks/results/svhn-mnist.jsonl -o docs/beyond.svg")
+def curves(
+    files: Files,
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "dann_flip,rpt",
+    arch: ArchOption = "lenet",
+    note: Annotated[str, typer.Option(help="Note of the runs of other recipes than the common one.")] = "",
+    out: FigureOut = Path("curves.svg"),
+) -> None:
+    """Accuracy along every run, a panel for each method and a colour for each recipe."""
+    from residapt.bench.figures import curves_figure
+
+    write_figure(out, curves_figure(records_of(files), methods.split(","), arch=arch, note=note))
+
+
+@bench_app.command(epilog="Example: residapt bench sweeps benchmarks/results/svhn-mnist.jsonl -o docs/sweeps.svg")
+def sweeps(files: Files, arch: ArchOption = "lenet", out: FigureOut = Path("sweeps.svg")) -> None:
+    """Accuracy against the weights of stream loss and rank penalty."""
+    from residapt.bench.figures import sweep_figure
+
+    write_figure(out, sweep_figure(records_of(files), arch=arch))
+
+
+def write_figure(path: Path, picture: str) -> None:
+    """Write an SVG and say so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(picture, encoding="utf-8")
+    console.print(f"Wrote {path}", highlight=False)

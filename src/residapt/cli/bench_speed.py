@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from residapt.cli.app import bench_app, console
+from residapt.cli.bench_records import write_figure
 
 
 @bench_app.command(epilog="Example: residapt bench speed --case lenet --rounds 40")
@@ -39,7 +40,7 @@ def growth(
     points = run_growth([axis for axis in axes.split(",") if axis], pixels=pixels, rounds=rounds, out=out)
     console.print(growth_table(points))
     if figure is not None:
-        _write_figure(figure, growth_figure(points))
+        write_figure(figure, growth_figure(points))
 
 
 @bench_app.command("growth-figure", epilog="Example: residapt bench growth-figure growth.jsonl -o docs/growth.svg")
@@ -50,13 +51,7 @@ def growth_figure_of(
     """The plots of growth from records, without measuring again."""
     from residapt.bench.speed_growth import growth_figure, read_growth
 
-    _write_figure(out, growth_figure(read_growth(file)))
-
-
-def _write_figure(path: Path, picture: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(picture, encoding="utf-8")
-    console.print(f"Wrote {path}", highlight=False)
+    write_figure(out, growth_figure(read_growth(file)))
 
 
 @bench_app.command(epilog="Example: residapt bench lora --rounds 40 -o benchmarks/results/lora.jsonl")

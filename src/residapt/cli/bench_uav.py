@@ -10,6 +10,7 @@ import typer
 
 from residapt.cli.app import bench_app, console
 from residapt.cli.bench_grid import DataRoot, data_root, records_of, tell_retry
+from residapt.cli.bench_records import write_figure
 from residapt.cli.options import AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 
@@ -128,9 +129,7 @@ def drone_table(
     for made in tables.values():
         console.print(made, highlight=False, soft_wrap=True, markup=False)
     if figure is not None:
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        figure.write_text(label_figure(records), encoding="utf-8")
-        console.print(f"Wrote {figure}", highlight=False)
+        write_figure(figure, label_figure(records))
         where = os.path.relpath(figure, page.parent if page else ".")
         tables["figure"] = f"![Average precision against the number of labelled drones]({where})\n"
     if page is not None:

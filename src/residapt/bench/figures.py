@@ -1,0 +1,63 @@
+"""Figures of a grid for the documentation, as SVG, from records only."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from residapt.bench.page import SWEEPS
+from residapt.errors import DataError
+from residapt.report.svg import Line, Panel, svg_chart
+
+Record = dict[str, Any]
+NAMES = {"common": "common recipe", "own": "own recipe", "plus": "with the recipe plus"}
+
+
+def curves_figure(records: Iterable[Record], methods: Sequence[str], *, arch: str = "lenet", note: str = "") -> str:
+    """A panel for each method with every run's curve, one colour for each recipe.
+
+    The common recipe has no note; runs of other recipes are those with ``note``.
+    """
+    chosen = [r for r in records if r["plan"]["arch"] == arch and r["plan"]["varied"] == "all" and r["curve"]]
+    chosen = [r for r in chosen if r["plan"]["note"] == ("" if r["plan"]["recipe"] == "common" else note)]
+    panels = []
+    for method in methods:
+        runs = [r for r in chosen if r["plan"]["method"] == method]
+        lines = [_curve(run) for run in sorted(runs, key=lambda r: (r["plan"]["recipe"], r["plan"]["seed"]))]
+        if lines:
+            ticks = sorted({step for line in lines for step in line.x})
+            panels.append(Panel(lines, "steps", "target test, %", method, ticks=ticks))
+    if not panels:
+        raise DataError(f"the records have no curves of {', '.join(methods)} with {arch}.")
+    return svg_chart(panels)
+
+
+def _curve(run: Record) -> Line:
+    points = run["curve"]
+    name = NAMES.get(run["plan"]["recipe"], run["plan"]["recipe"])
+    return Line(name, [p["step"] for p in points], [p["target_test"] for p in points], dots=False)
+
+
+def sweep_figure(records: Sequence[Record], *, arch: str = "lenet") -> str:
+    """Accuracy as a function of each of the two weights, beside DANN's mean at the same budget."""
+    mine = [r for r in records if r["plan"]["arch"] == arch]
+    panels = []
+    for note, (heading, value_of) in SWEEPS.items():
+        runs = [r for r in mine if r["plan"]["note"] == note and value_of(r["plan"]) > 0]
+        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs)
+        if not points:
+            continue
+        steps = {r["plan"]["train"]["steps"] for r in runs}
+        dann = [
+            r["accuracy"]["target_test"]
+            for r in mine
+            if (r["plan"]["method"], r["plan"]["recipe"], r["plan"]["note"]) == ("dann_flip", "common", "")
+            and r["plan"]["train"]["steps"] in steps
+        ]
+        level = (statistics.fmean(dann), "DANN") if dann else None
+        line = Line("RPT", [x for x, _ in points], [y for _, y in points])
+        panels.append(Panel([line], heading, "target test, %", scale="log", level=level))
+    if not panels:
+        raise DataError(f"the records have no runs noted {' or '.join(SWEEPS)} with {arch}.")
+    return svg_chart(panels)
