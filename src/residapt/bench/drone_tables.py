@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from residapt.bench.markdown import markdown
+from residapt.bench.rank_tables import HEADINGS, rank_rows
 from residapt.bench.uav import EARLIER, METHODS, PAPER
 from residapt.errors import DataError
 
@@ -91,13 +93,7 @@ def label_table(records: Sequence[Record]) -> str:
 
 def rank_table(records: Sequence[Record]) -> str:
     """Ranks l and r of every layer before and after, means over the runs of RPT (the paper's Table 5, left)."""
-    runs = [record["ranks"] for record in main_runs(records, "rpt", MOST_LABELS)]
-    rows = []
-    for layer in runs[0]["before"] if runs else ():
-        before = runs[0]["before"][layer]
-        left, right = (statistics.fmean(run["after"][layer][side] for run in runs) for side in (0, 1))
-        rows.append((layer, str(before[0]), f"{left:.1f}", str(before[1]), f"{right:.1f}"))
-    return markdown(("layer", "l before", "l after", "r before", "r after"), rows)
+    return markdown(HEADINGS, rank_rows(main_runs(records, "rpt", MOST_LABELS)))
 
 
 def try_table(records: Sequence[Record]) -> str:
@@ -108,12 +104,6 @@ def try_table(records: Sequence[Record]) -> str:
         if plan["part"] == "validation":
             rows.append((NAMES.get(plan["method"], plan["method"]), plan["note"], f"{record['ap']['validation']:.3f}"))
     return markdown(("method", "tried", "AP, validation"), sorted(rows))
-
-
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
 def all_tables(records: Sequence[Record]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from residapt.bench.markdown import markdown
 from residapt.bench.office31 import METHODS, PAIRS
 from residapt.bench.office31_published import PUBLISHED_OFFICE
 from residapt.errors import DataError
@@ -94,6 +95,4 @@ def office_rich(rows: Iterable[OfficeRow]) -> Table:
 
 def office_markdown(rows: Iterable[OfficeRow]) -> str:
     """For the documentation."""
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return markdown(HEADINGS, (row.cells() for row in rows))

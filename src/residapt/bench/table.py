@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from residapt.bench.markdown import markdown
 from residapt.bench.published import PUBLISHED, Published
 from residapt.errors import DataError
 
@@ -100,6 +101,4 @@ def rich_table(rows: Iterable[Row]) -> Table:
 
 def markdown_table(rows: Iterable[Row]) -> str:
     """For the documentation."""
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return markdown(HEADINGS, (row.cells() for row in rows))

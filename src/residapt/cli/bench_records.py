@@ -46,6 +46,14 @@ def paired(
     console.print(found.text(), highlight=False, soft_wrap=True)
 
 
+@bench_app.command(epilog="Example: residapt bench ranks benchmarks/results/svhn-mnist.jsonl")
+def ranks(files: Files, method: Annotated[str, typer.Option(help="Method.")] = "rpt") -> None:
+    """Ranks of every layer before and after, as Markdown, a table for each task, network and note."""
+    from residapt.bench.rank_tables import rank_tables
+
+    console.print(rank_tables(records_of(files), method=method), highlight=False, soft_wrap=True, markup=False)
+
+
 FigureOut = Annotated[Path, typer.Option("--out", "-o", help="SVG file to write.")]
 ArchOption = Annotated[str, typer.Option(help="Network.")]
 
