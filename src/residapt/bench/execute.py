@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import platform
-import resource
-import subprocess
-import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +13,15 @@ from torch import nn
 from residapt.bench.class_counts import with_truth
 from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
+from residapt.bench.run_record import train_and_record
 from residapt.bench.tasks import Task, load_task
 from residapt.bench.warm_start import cached_source_network
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
-from residapt.methods.parameters import count_parameters
 from residapt.models.specs import build_model
 from residapt.selection.guard import measure
 from residapt.streams.standardise import standardised
-from residapt.train import Callback, Curve, Method, accuracy
-from residapt.version import __version__
+from residapt.train import Callback, Curve, accuracy
 
 NUM_CLASSES = 10
 
@@ -51,27 +45,15 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         callbacks=(*callbacks, curve),
         target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
     )
-    before = trainer.method.two.ranks()
-    counts = parameter_counts(trainer.method)
-    started = time.monotonic()
-    method = trainer.run()
-    seconds = time.monotonic() - started
-    scores = {item.name: round(accuracy(method, item), 3) for item in task.evaluations}
+    method, record = train_and_record(plan, trainer)
     return {
-        "key": plan.key(),
-        "plan": plan.model_dump(mode="json"),
-        "accuracy": scores,
+        **record,
+        "accuracy": {item.name: round(accuracy(method, item), 3) for item in task.evaluations},
         "protocols": {item.name: item.protocol for item in task.evaluations},
-        "selection": "last iterate",
         "label_free": measure(before_evidence, looked_at.after(method)),
         "curve": curve.points,
         **with_truth(method.record(), task.evaluations[1].data.labels),
-        "ranks": {"before": before, "after": method.two.ranks()},
-        "parameters": {"before": counts, "after": parameter_counts(method)},
-        "seconds": round(seconds, 1),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "data": {"official": task.official, "files": task.files},
-        "environment": environment(),
     }
 
 
@@ -88,28 +70,6 @@ def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
     path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
     method = MethodConfig(augment=plan.settings.augment)
     return cached_source_network(path, build, source_pair(task.pair.source), plan.source.loop(), method)
-
-
-def parameter_counts(method: Method) -> dict[str, int]:
-    """Parameters in training by group, and of what is deployed."""
-    return asdict(count_parameters(method))
-
-
-def environment() -> dict[str, str]:
-    """Versions and commit, so that a record can be traced."""
-    try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
-    return {
-        "residapt": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "commit": commit,
-        "threads": str(torch.get_num_threads()),
-    }
 
 
 def _source_key(plan: Plan) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import resource
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -12,11 +10,11 @@ from typing import Any
 
 import torch
 
-from residapt.bench.execute import environment, parameter_counts
 from residapt.bench.office31 import OfficePlan
 from residapt.bench.office31_images import Domain, load_domain
 from residapt.bench.office31_network import warm_start
 from residapt.bench.resumable import pending, run_pending
+from residapt.bench.run_record import train_and_record
 from residapt.data.domains import DomainPair, Labelled
 from residapt.errors import DataError
 from residapt.methods.fit import make_trainer
@@ -53,25 +51,15 @@ def execute_office(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
         callbacks=(curve,),
         target_labels=Labelled(target.training(), target.labels) if plan.method == "target_only" else None,
     )
-    before, counts = trainer.method.two.ranks(), parameter_counts(trainer.method)
-    started = time.monotonic()
-    method = trainer.run()
-    seconds = time.monotonic() - started
+    method, record = train_and_record(plan, trainer)
     return {
-        "key": plan.key(),
+        **record,
         "bench": "office31",
-        "plan": plan.model_dump(mode="json"),
         "accuracy": {item.name: round(accuracy(method, item), 3) for item in evaluations},
         "protocols": {item.name: item.protocol for item in evaluations},
-        "selection": "last iterate",
         "label_free": measure(before_evidence, _after(method, source, target)),
         "curve": curve.points,
-        "ranks": {"before": before, "after": method.two.ranks()},
-        "parameters": {"before": counts, "after": parameter_counts(method)},
-        "seconds": round(seconds, 1),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "data": {name: domain.checksum for name, domain in zip(plan.domains, (source, target), strict=True)},
-        "environment": environment(),
     }
 
 

@@ -25,6 +25,10 @@ class AnyPlan(Protocol):
         """A name that two plans share exactly when they would give the same run."""
         ...
 
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """The plan as a record holds it."""
+        ...
+
     @classmethod
     def model_validate(cls, obj: Any) -> Any:
         """The plan that a record holds."""

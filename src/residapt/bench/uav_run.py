@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import resource
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from residapt.bench.execute import environment, parameter_counts
 from residapt.bench.resumable import pending, run_pending
+from residapt.bench.run_record import train_and_record
 from residapt.bench.tasks import Task
 from residapt.bench.uav import DetectionPlan
 from residapt.bench.uav_task import CLASSES, detection_task, load_data
@@ -26,6 +24,7 @@ from residapt.train.detection import OneAgainstRest, average_precision
 from residapt.train.evaluate import evaluating, logits_of
 
 Record = dict[str, Any]
+SCORED = ("ap", "accuracy", "positives", "negatives")
 
 
 def execute_detection(plan: DetectionPlan, *, root: Path, cache: Path) -> Record:
@@ -36,27 +35,14 @@ def execute_detection(plan: DetectionPlan, *, root: Path, cache: Path) -> Record
     # The warm start is the source-only network already.
     train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
     trainer = make_trainer(plan.method, network, task.pair, method=plan.settings, train=train)
-    before, counts = trainer.method.two.ranks(), parameter_counts(trainer.method)
-    started = time.monotonic()
-    method = trainer.run()
-    seconds = time.monotonic() - started
+    method, record = train_and_record(plan, trainer)
     scores = {item.name: score(method, item) for item in task.evaluations}
     return {
-        "key": plan.key(),
+        **record,
         "bench": "detection",
-        "plan": plan.model_dump(mode="json"),
-        "ap": {name: found["ap"] for name, found in scores.items()},
-        "accuracy": {name: found["accuracy"] for name, found in scores.items()},
-        "positives": {name: found["positives"] for name, found in scores.items()},
-        "negatives": {name: found["negatives"] for name, found in scores.items()},
+        **{what: {name: found[what] for name, found in scores.items()} for what in SCORED},
         "labelled": 0 if task.pair.few is None else int(task.pair.few.labels.sum()),
-        "selection": "last iterate",
-        "ranks": {"before": before, "after": method.two.ranks()},
-        "parameters": {"before": counts, "after": parameter_counts(method)},
-        "seconds": round(seconds, 1),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "data": {"official": task.official, "files": task.files},
-        "environment": environment(),
     }
 
 

@@ -56,7 +56,7 @@ def demo(
 
 
 def _finish(run: RunDirectory, results: Sequence[DemoResult]) -> None:
-    from residapt.bench.execute import environment
+    from residapt.bench.run_record import environment
 
     records = run.path / "results.jsonl"
     stamp = {"environment": environment()}
