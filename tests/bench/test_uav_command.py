@@ -58,7 +58,7 @@ def test_the_standin_is_drawn_scored_and_shown(tmp_path: Path, small_standin: No
     assert "| RPT | try |" in page.read_text()
     assert "| RPT | try |" in text
     assert figure.read_text().startswith("<svg")
-    code, text = invoke("bench", "drone-standin", *places, "--sheet", str(tmp_path / "s.png"))
+    code, text = invoke("bench", "drone-sheet", *places, "-o", str(tmp_path / "s.png"))
     assert code == 0, text
     assert "| brightness |" in text
     assert (tmp_path / "s.png").is_file()

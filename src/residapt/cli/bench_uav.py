@@ -40,78 +40,79 @@ Cache = Annotated[Path, typer.Option(help="Folder for patches and trained source
 CACHE = Path("run-bench")
 
 
-@bench_app.command(epilog="Example: residapt bench uav --data uav200/ --methods fine_tune,rpt --seeds 5")
-def uav(
-    data: DataRoot = None,
-    methods: Methods = ALL,
-    labels: Labels = "200",
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 0,
-    steps: Steps = None,
-    source_steps: SourceSteps = 1000,
-    validation: Validation = False,
-    chosen: Chosen = None,
-    changes: Changes = None,
-    note: Note = "",
-    tries: Tries = 1,
-    engine: EngineOption = "local",
-    jobs: JobsOption = None,
-    address: AddressOption = None,
-    out: Out = None,
-    cache: Cache = CACHE,
-) -> None:
-    """UAV-200 from its folders (docs/uav.md): the paper's Table 5, by average precision."""
-    given: dict[str, Any] = {"labels": labels, "seeds": seeds, "first_seed": first_seed, "steps": steps}
-    given |= {
-        "source_steps": source_steps,
-        "validation": validation,
-        "chosen": chosen,
-        "changes": changes,
-        "note": note,
-        "tries": tries,
-        "workers": (engine, jobs, address),
-    }
-    _run("uav", data, methods, given, out, cache)
+def _grid_command(task: str, prepare: Callable[[Path, Path], None]) -> Callable[..., None]:
+    """The command of one detection benchmark; both have the same options."""
+
+    def command(
+        data: DataRoot = None,
+        methods: Methods = ALL,
+        labels: Labels = "200",
+        seeds: Seeds = 5,
+        first_seed: FirstSeed = 0,
+        steps: Steps = None,
+        source_steps: SourceSteps = 1000,
+        validation: Validation = False,
+        chosen: Chosen = None,
+        changes: Changes = None,
+        note: Note = "",
+        tries: Tries = 1,
+        engine: EngineOption = "local",
+        jobs: JobsOption = None,
+        address: AddressOption = None,
+        out: Out = None,
+        cache: Cache = CACHE,
+    ) -> None:
+        from residapt.bench.engines import make_engine
+        from residapt.bench.plan import SourceRecipe
+        from residapt.bench.uav import best_tries, detection_plans
+        from residapt.bench.uav_run import run_detection
+
+        plans = detection_plans(
+            task,
+            [name for name in methods.split(",") if name],
+            range(first_seed, first_seed + seeds),
+            labels=numbers(labels),
+            changes=[*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])],
+            source=SourceRecipe(steps=source_steps, batch_size=64),
+            part="validation" if validation else "test",
+            chosen=None if chosen is None else best_tries(records_of([chosen])),
+            note=note,
+            tries=tries,
+        )
+        root = data_root(data)
+        prepare(root, cache)
+        run_detection(
+            plans,
+            out=out or Path("benchmarks/results") / f"{task}.jsonl",
+            root=root,
+            cache=cache,
+            engine=make_engine(engine, jobs=jobs, address=address),
+            on_retry=tell_retry,
+            on_record=lambda record: console.print(_line(record), highlight=False),
+        )
+
+    return command
 
 
-@bench_app.command("drone-standin", epilog="Example: residapt bench drone-standin --methods fine_tune,rpt --seeds 5")
-def drone_standin(
+@bench_app.command("drone-sheet", epilog="Example: residapt bench drone-sheet --data DIR -o sheet.png")
+def drone_sheet(
     data: DataRoot = None,
-    methods: Methods = ALL,
-    labels: Labels = "200",
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 0,
-    steps: Steps = None,
-    source_steps: SourceSteps = 1000,
-    validation: Validation = False,
-    chosen: Chosen = None,
-    changes: Changes = None,
-    note: Note = "",
-    tries: Tries = 1,
-    engine: EngineOption = "local",
-    jobs: JobsOption = None,
-    address: AddressOption = None,
-    out: Out = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="PNG file to write.")] = Path("sheet.png"),
     cache: Cache = CACHE,
-    sheet: Annotated[
-        Path | None, typer.Option(help="Draw drawn and photographed drones side by side into this PNG, and stop.")
-    ] = None,
 ) -> None:
-    """A stand-in for UAV-200 from real photographs and drawn drones (docs/drones.md), by average precision."""
-    if sheet is not None:
-        _sheet(data, cache, sheet)
-        return
-    given: dict[str, Any] = {"labels": labels, "seeds": seeds, "first_seed": first_seed, "steps": steps}
-    given |= {
-        "source_steps": source_steps,
-        "validation": validation,
-        "chosen": chosen,
-        "changes": changes,
-        "note": note,
-        "tries": tries,
-        "workers": (engine, jobs, address),
+    """Drawn and photographed drones side by side, and numbers that compare them."""
+    from residapt.data.drones.compare import comparison, contact_sheet
+    from residapt.data.drones.standin import load_standin
+
+    tensors, _ = load_standin(data_root(data), cache)
+    sets = {
+        name: tensors[key].squeeze(1).numpy()
+        for name, key in (("drawn (source)", "synthetic"), ("photographed (training)", "train drone"))
     }
-    _run("drone-standin", data, methods, given, out, cache, _draw_first)
+    contact_sheet(sets, out)
+    for number, *cells in comparison(sets):
+        console.print(f"| {number} | {' | '.join(cells)} |", highlight=False, soft_wrap=True)
+    console.print(f"Wrote {out}", highlight=False)
 
 
 @bench_app.command("drone-table", epilog="Example: residapt bench drone-table --figure docs/drones.svg")
@@ -139,47 +140,6 @@ def drone_table(
         console.print(f"Wrote {page}", highlight=False)
 
 
-def _run(
-    task: str,
-    data: Path | None,
-    methods: str,
-    given: dict[str, Any],
-    out: Path | None,
-    cache: Path,
-    prepare: Callable[[Path, Path], None] = lambda root, cache: None,
-) -> None:
-    from residapt.bench.engines import make_engine
-    from residapt.bench.plan import SourceRecipe
-    from residapt.bench.uav import best_tries, detection_plans
-    from residapt.bench.uav_run import run_detection
-
-    last = [] if given["steps"] is None else [f"train.steps={given['steps']}"]
-    plans = detection_plans(
-        task,
-        [name for name in methods.split(",") if name],
-        range(given["first_seed"], given["first_seed"] + given["seeds"]),
-        labels=numbers(given["labels"]),
-        changes=[*(given["changes"] or ()), *last],
-        source=SourceRecipe(steps=given["source_steps"], batch_size=64),
-        part="validation" if given["validation"] else "test",
-        chosen=None if given["chosen"] is None else best_tries(records_of([given["chosen"]])),
-        note=given["note"],
-        tries=given["tries"],
-    )
-    root = data_root(data)
-    engine, jobs, address = given["workers"]
-    prepare(root, cache)
-    run_detection(
-        plans,
-        out=out or Path("benchmarks/results") / f"{task}.jsonl",
-        root=root,
-        cache=cache,
-        engine=make_engine(engine, jobs=jobs, address=address),
-        on_retry=tell_retry,
-        on_record=lambda record: console.print(_line(record), highlight=False),
-    )
-
-
 def numbers(text: str) -> list[int]:
     """Whole numbers of 0 or more, separated by commas."""
     try:
@@ -202,22 +162,23 @@ def _draw_first(root: Path, cache: Path) -> None:
     load_standin(root, cache, on_count=tell)
 
 
-def _sheet(data: Path | None, cache: Path, path: Path) -> None:
-    from residapt.data.drones.compare import comparison, contact_sheet
-    from residapt.data.drones.standin import load_standin
-
-    tensors, _ = load_standin(data_root(data), cache)
-    sets = {
-        name: tensors[key].squeeze(1).numpy()
-        for name, key in (("drawn (source)", "synthetic"), ("photographed (training)", "train drone"))
-    }
-    contact_sheet(sets, path)
-    for number, *cells in comparison(sets):
-        console.print(f"| {number} | {' | '.join(cells)} |", highlight=False, soft_wrap=True)
-    console.print(f"Wrote {path}", highlight=False)
-
-
 def _line(record: dict[str, Any]) -> str:
     plan = record["plan"]
     found = ", ".join(f"{name} AP {value:.3f}" for name, value in record["ap"].items())
     return f"{plan['method']} {record['labelled']} labels seed {plan['seed']}: {found}, {record['seconds']} s"
+
+
+for _task, _help, _prepare in (
+    (
+        "uav",
+        "UAV-200 from its folders (docs/uav.md): the paper's Table 5, by average precision.",
+        lambda root, cache: None,
+    ),
+    (
+        "drone-standin",
+        "A stand-in for UAV-200 from real photographs and drawn drones (docs/drones.md), by average precision.",
+        _draw_first,
+    ),
+):
+    _example = f"Example: residapt bench {_task} --data DIR --methods fine_tune,rpt --seeds 5"
+    bench_app.command(_task, help=_help, epilog=_example)(_grid_command(_task, _prepare))
