@@ -9,6 +9,7 @@ import pytest
 from residapt.bench.drone_figure import label_figure
 from residapt.bench.drone_tables import (
     all_tables,
+    difference_table,
     fill_in,
     label_rows,
     label_table,
@@ -44,6 +45,15 @@ def test_the_table_has_means_and_the_papers_numbers() -> None:
     assert "| source only | 0.377 | 0.200 |  | 1 | 0.100 |  | 1,050 | 10 |" in lines
     assert "| ADDA | 0.731 [0.005] |  |  |  |  |  |  |  |" in lines
     assert "| pooled real + synthetic | 0.569 (earlier paper) |  |  |  |  |  |  |  |" in lines
+
+
+def test_differences_are_paired_by_seed() -> None:
+    two = [record(method, ap) for method, ap in (("rpt", 0.5), ("adda", 0.4))]
+    for item in (record("rpt", 0.7), record("adda", 0.5)):
+        item["plan"]["seed"] = 1
+        two.append(item)
+    # Differences 0.1 and 0.2: 0.15 ± 12.7 x 0.05.
+    assert difference_table(two).splitlines()[2:] == ["| ADDA | +0.150 | -0.485 to +0.785 | 2 |"]
 
 
 def test_fine_tuning_on_no_labels_is_the_source_network() -> None:

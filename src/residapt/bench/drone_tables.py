@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from residapt.bench.markdown import markdown
+from residapt.bench.paired import PairedDifference
 from residapt.bench.rank_tables import HEADINGS, rank_rows
 from residapt.bench.uav import EARLIER, METHODS, PAPER
 from residapt.errors import DataError
@@ -69,6 +70,27 @@ def method_table(records: Sequence[Record]) -> str:
     return markdown(heads, rows)
 
 
+def difference_table(records: Sequence[Record]) -> str:
+    """RPT minus every other method over the seeds that both have, with its 95 % interval."""
+    mine = _by_seed(records, "rpt")
+    rows = []
+    for method in METHODS:
+        theirs = _by_seed(records, method)
+        seeds = sorted(mine.keys() & theirs.keys())
+        if method == "rpt" or not seeds:
+            continue
+        found = PairedDifference("rpt", method, {seed: mine[seed] - theirs[seed] for seed in seeds})
+        limits = found.interval()
+        between = "" if limits is None else f"{limits[0]:+.3f} to {limits[1]:+.3f}"
+        rows.append((NAMES[method], f"{found.mean:+.3f}", between, str(len(seeds))))
+    return markdown(("RPT minus", "mean", "95 % interval", "seeds"), rows)
+
+
+def _by_seed(records: Sequence[Record], method: str) -> dict[int, float]:
+    runs = main_runs(records, method, 0 if method == "source_only" else MOST_LABELS)
+    return {record["plan"]["seed"]: float(record["ap"]["target_test"]) for record in runs}
+
+
 def label_rows(records: Sequence[Record], name: str = "target_test") -> dict[str, dict[int, list[float]]]:
     """Average precisions by method and number of labels; fine-tuning on none is the source network."""
     found: dict[str, dict[int, list[float]]] = {}
@@ -108,7 +130,13 @@ def try_table(records: Sequence[Record]) -> str:
 
 def all_tables(records: Sequence[Record]) -> dict[str, str]:
     """Every table by name."""
-    makers = {"methods": method_table, "labels": label_table, "ranks": rank_table, "tries": try_table}
+    makers = {
+        "methods": method_table,
+        "differences": difference_table,
+        "labels": label_table,
+        "ranks": rank_table,
+        "tries": try_table,
+    }
     return {name: make(records) for name, make in makers.items()}
 
 
