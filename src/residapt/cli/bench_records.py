@@ -54,6 +54,14 @@ def ranks(files: Files, method: Annotated[str, typer.Option(help="Method.")] = "
     console.print(rank_tables(records_of(files), method=method), highlight=False, soft_wrap=True, markup=False)
 
 
+@bench_app.command(epilog="Example: residapt bench scores benchmarks/results/office31-tries.jsonl")
+def scores(files: Files) -> None:
+    """Label-free scores of recorded runs as Markdown; the accuracy stands beside them and is not to be chosen by."""
+    from residapt.bench.score_table import score_table
+
+    console.print(score_table(records_of(files)), highlight=False, soft_wrap=True, markup=False)
+
+
 FigureOut = Annotated[Path, typer.Option("--out", "-o", help="SVG file to write.")]
 ArchOption = Annotated[str, typer.Option(help="Network.")]
 
