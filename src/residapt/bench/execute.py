@@ -18,6 +18,7 @@ from residapt.bench.tasks import Task, load_task
 from residapt.bench.warm_start import cached_source_network
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.methods.layer_choice import stream_mmd
 from residapt.models.specs import build_model
 from residapt.selection.guard import measure
 from residapt.streams.standardise import standardised
@@ -46,11 +47,14 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
     )
     method, record = train_and_record(plan, trainer)
+    after = looked_at.after(method)
+    if plan.method == "two_stream":
+        record["stream_mmd"] = stream_mmd(after.source_logits, after.target_logits)
     return {
         **record,
         "accuracy": {item.name: round(accuracy(method, item), 3) for item in task.evaluations},
         "protocols": {item.name: item.protocol for item in task.evaluations},
-        "label_free": measure(before_evidence, looked_at.after(method)),
+        "label_free": measure(before_evidence, after),
         "curve": curve.points,
         **with_truth(method.record(), task.evaluations[1].data.labels),
         "data": {"official": task.official, "files": task.files},

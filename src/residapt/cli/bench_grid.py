@@ -108,6 +108,38 @@ def records_of(files: list[Path]) -> list[dict[str, Any]]:
     return read_records(files)
 
 
+@bench_app.command(epilog="Example: residapt bench layers --task svhn-mnist --arch lenet --steps 1000")
+def layers(
+    data: DataRoot = None,
+    task: Annotated[str, typer.Option(help="svhn-mnist, mnist-usps or usps-mnist.")] = "svhn-mnist",
+    arch: Annotated[str, typer.Option(help="Network.")] = "lenet",
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 1000,
+    seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="Seed of all runs.")] = 0,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
+    engine: EngineOption = "local",
+    jobs: JobsOption = None,
+    address: AddressOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
+    cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
+) -> None:
+    """Which layers the two-stream network separates: a short run of every combination, the lowest MMD wins."""
+    from residapt.bench.engines import make_engine
+    from residapt.bench.grid import run_grid
+    from residapt.bench.layer_runs import layer_plans, layer_table
+
+    records = out or Path("benchmarks/results") / f"{task}-layers.jsonl"
+    run_grid(
+        layer_plans(task, arch, seed=seed, steps=steps, changes=changes or ()),
+        out=records,
+        root=data_root(data),
+        cache=cache,
+        engine=make_engine(engine, jobs=jobs, address=address),
+        on_record=lambda record: console.print(_line(record), highlight=False),
+        on_retry=tell_retry,
+    )
+    console.print(layer_table(records_of([records])), highlight=False, soft_wrap=True, markup=False)
+
+
 @bench_app.command(epilog="Example: residapt bench table benchmarks/results/*.jsonl --markdown")
 def table(
     files: Annotated[list[Path], typer.Argument(help="JSONL files of records.")],

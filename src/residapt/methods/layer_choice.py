@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from residapt.errors import ConfigError
 from residapt.losses.moments import rbf_mmd
 from residapt.methods.separate import parameter_owners
-from residapt.train.evaluate import evaluating
-from residapt.train.method import Method
 
 Layers = tuple[str, ...]
 MOST_LAYERS = 12
@@ -34,16 +32,14 @@ def layer_combinations(model: nn.Module) -> list[Layers]:
     return [chosen for size in range(len(names) + 1) for chosen in itertools.combinations(names, size)]
 
 
-def stream_mmd(method: Method, source: Tensor, target: Tensor, *, sigma: float = 1.0) -> float:
+def stream_mmd(source_logits: Tensor, target_logits: Tensor, *, sigma: float = 1.0) -> float:
     r""":math:`\mathrm{MMD}^2` between the class probabilities of both streams, each on its own domain.
 
     Probabilities rather than logits: their squared distances are at most 2, so that :math:`\sigma = 1` fits
     every network, and a network cannot win by shrinking its outputs.
     """
-    with evaluating(method):
-        p_s = method.predict(source, "source").softmax(dim=1)
-        p_t = method.predict(target, "target").softmax(dim=1)
-    return float(rbf_mmd(p_s.to(torch.float64), p_t.to(torch.float64), sigma=sigma))
+    p_s, p_t = (logits.to(torch.float64).softmax(dim=1) for logits in (source_logits, target_logits))
+    return float(rbf_mmd(p_s, p_t, sigma=sigma))
 
 
 def choose_layers(mmd2: Mapping[Layers, float]) -> Layers:
