@@ -109,7 +109,7 @@ RECIPE: dict[str, Any] = {
         evaluate_every=500,
         log_every=100,
     ).model_dump(mode="json"),
-    # Pre-trained weights need small changes: residuals start small, and the barrier hardly pulls them to an energy of 1.
+    # Pre-trained weights need small changes: residuals start small, and the barrier hardly pulls their energy to 1.
     "transform": {"features": "classifier.bottleneck", "norm": "per-domain", "energy": 0.01},
     "stream_weight": 0.01,
     "rank": {"every": 75},  # twenty proximal steps, as on the digits
