@@ -50,7 +50,7 @@ def test_the_standin_is_drawn_scored_and_shown(tmp_path: Path, small_standin: No
     assert "validation AP" in text
     page = tmp_path / "docs/page.md"
     figure.parent.mkdir()
-    names = ("methods", "labels", "ranks", "tries", "figure")
+    names = ("methods", "differences", "labels", "ranks", "tries", "figure")
     page.write_text("".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in names))
     code, text = invoke("bench", "drone-table", str(out), "--figure", str(figure), "--page", str(page))
     assert code == 0, text
