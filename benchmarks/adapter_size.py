@@ -29,7 +29,7 @@ from residapt.streams.adapter import save_pretrained
 from residapt.streams.metadata import AdapterMetadata
 from residapt.transform import ResidualTransform
 
-METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(31)))
+METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(CLASSES)))
 
 
 def adapter_bytes(two: TwoStream) -> int:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from residapt.bench.page import SWEEPS
+from residapt.bench.page import SWEEPS, plain_dann
 from residapt.errors import DataError
 from residapt.report.svg import Line, Panel, svg_chart
 
@@ -49,12 +49,7 @@ def sweep_figure(records: Sequence[Record], *, arch: str = "lenet") -> str:
         if not points:
             continue
         steps = {r["plan"]["train"]["steps"] for r in runs}
-        dann = [
-            r["accuracy"]["target_test"]
-            for r in mine
-            if (r["plan"]["method"], r["plan"]["recipe"], r["plan"]["note"]) == ("dann_flip", "common", "")
-            and r["plan"]["train"]["steps"] in steps
-        ]
+        dann = [r["accuracy"]["target_test"] for r in plain_dann(mine) if r["plan"]["train"]["steps"] in steps]
         level = (statistics.fmean(dann), "DANN") if dann else None
         line = Line("RPT", [x for x, _ in points], [y for _, y in points])
         panels.append(Panel([line], heading, "target test, %", scale="log", level=level))

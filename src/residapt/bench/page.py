@@ -77,12 +77,14 @@ def _ranks(records: Sequence[Record]) -> Html:
     return grid(*charts) if charts else Html("")
 
 
+def plain_dann(records: Sequence[Record]) -> list[Record]:
+    """Runs of DANN that a sweep is held against: the common recipe without any change."""
+    wanted = ("dann_flip", "common", "")
+    return [r for r in records if tuple(r["plan"][name] for name in ("method", "recipe", "note")) == wanted]
+
+
 def _sweeps(records: Sequence[Record]) -> Html:
-    dann = [
-        r["accuracy"]["target_test"]
-        for r in records
-        if r["plan"]["method"] == "dann_flip" and r["plan"]["recipe"] == "common" and not r["plan"]["note"]
-    ]
+    dann = [r["accuracy"]["target_test"] for r in plain_dann(records)]
     level = statistics.fmean(dann) if dann else None
     charts = []
     for note, (heading, value_of) in SWEEPS.items():

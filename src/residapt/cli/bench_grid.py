@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,12 @@ from residapt.cli.app import bench_app, console, messages
 from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from residapt.bench.plan import Plan
+
+RESULTS = Path("benchmarks/results")
 DataRoot = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets; RESIDAPT_DATA when not given.")
 ]
@@ -46,8 +52,6 @@ def grid_command(task: str, title: str) -> None:
         out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
         cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
     ) -> None:
-        from residapt.bench.engines import make_engine
-        from residapt.bench.grid import run_grid
         from residapt.bench.recipe_plans import recipe_plans
 
         if vary not in ("all", "order"):
@@ -67,15 +71,31 @@ def grid_command(task: str, title: str) -> None:
             note=note,
             tries=tries,
         )
-        run_grid(
-            plans,
-            out=out or Path("benchmarks/results") / f"{task}.jsonl",
-            root=data_root(data),
-            cache=cache,
-            engine=make_engine(engine, jobs=jobs, address=address),
-            on_record=lambda record: console.print(_line(record), highlight=False),
-            on_retry=tell_retry,
-        )
+        _run(plans, out or RESULTS / f"{task}.jsonl", data, cache, engine, jobs, address)
+
+
+def _run(
+    plans: Iterable[Plan],
+    out: Path,
+    data: Path | None,
+    cache: Path,
+    engine: str,
+    jobs: int | None,
+    address: str | None,
+) -> None:
+    """Run what has no record yet, and say what each run came to."""
+    from residapt.bench.engines import make_engine
+    from residapt.bench.grid import run_grid
+
+    run_grid(
+        plans,
+        out=out,
+        root=data_root(data),
+        cache=cache,
+        engine=make_engine(engine, jobs=jobs, address=address),
+        on_record=lambda record: console.print(_line(record), highlight=False),
+        on_retry=tell_retry,
+    )
 
 
 def tell_retry(text: str) -> None:
@@ -123,20 +143,11 @@ def layers(
     cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
 ) -> None:
     """Which layers the two-stream network separates: a short run of every combination, the lowest MMD wins."""
-    from residapt.bench.engines import make_engine
-    from residapt.bench.grid import run_grid
     from residapt.bench.layer_runs import layer_plans, layer_table
 
-    records = out or Path("benchmarks/results") / f"{task}-layers.jsonl"
-    run_grid(
-        layer_plans(task, arch, seed=seed, steps=steps, changes=changes or ()),
-        out=records,
-        root=data_root(data),
-        cache=cache,
-        engine=make_engine(engine, jobs=jobs, address=address),
-        on_record=lambda record: console.print(_line(record), highlight=False),
-        on_retry=tell_retry,
-    )
+    records = out or RESULTS / f"{task}-layers.jsonl"
+    plans = layer_plans(task, arch, seed=seed, steps=steps, changes=changes or ())
+    _run(plans, records, data, cache, engine, jobs, address)
     console.print(layer_table(records_of([records])), highlight=False, soft_wrap=True, markup=False)
 
 

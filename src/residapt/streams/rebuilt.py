@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_map_only
 
 from residapt.transform import LayerMatrix, Residual
 
+OF_THE_WRAPPER = {Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.size, Tensor.dim}  # type: ignore[attr-defined]
+"""What a tensor without storage can answer by itself."""
 SMALLEST = 2**15
 """Smaller weights are kept: forming them again would save little and cost a call."""
 
@@ -114,7 +116,3 @@ class DeferredWeight(Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Refused: below autograd a dense weight would be cut off from its factors."""
         raise TypeError(f"{func} cannot work on a weight that is not formed yet.")
-
-
-OF_THE_WRAPPER = {Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.size, Tensor.dim}  # type: ignore[attr-defined]
-"""What a tensor without storage can answer by itself."""
