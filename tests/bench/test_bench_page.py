@@ -17,6 +17,7 @@ def record(method: str, seed: int, value: float, *, note: str = "", stream_weigh
             "recipe": "common",
             "varied": "all",
             "note": note,
+            "train": {"steps": 2000},
             "settings": {"stream_weight": stream_weight, "rank": {"weight": 1.0}},
         },
         "accuracy": {"target_test": value, "target_train": value, "source_test": 90.0},
@@ -44,6 +45,14 @@ def test_curves_are_the_mean_of_the_seeds_and_leave_sweeps_out():
     assert traces["rpt"]["x"] == [1000, 2000]
     assert traces["rpt"]["y"] == [80.0, 85.0]
     assert traces["dann_flip"]["y"] == [76.0, 81.0]
+
+
+def test_runs_of_another_length_have_their_own_chart():
+    longer = record("rpt", 0, 99.0)
+    longer["plan"]["train"] = {"steps": 4000}
+    first, second, *_ = charts(bench_page([*RECORDS, longer], "digits"))
+    assert {t["name"]: t["y"] for t in first["data"]}["rpt"] == [80.0, 85.0]
+    assert {t["name"]: t["y"] for t in second["data"]} == {"rpt": [94.0, 99.0]}
 
 
 def test_rank_bars_show_the_mean_of_l_plus_r():

@@ -8,8 +8,9 @@ from residapt.bench.paired import paired_difference
 from residapt.errors import DataError
 
 
-def record(method: str, seed: int, accuracy: float, **plan: str) -> dict[str, object]:
+def record(method: str, seed: int, accuracy: float, *, steps: int = 2000, **plan: str) -> dict[str, object]:
     settings = {"arch": "lenet", "note": "", "varied": "all", "recipe": "common", **plan}
+    settings |= {"source": {"steps": 4000}, "train": {"steps": steps}}
     return {"plan": {"method": method, "seed": seed, **settings}, "accuracy": {"target_test": accuracy}}
 
 
@@ -38,6 +39,21 @@ def test_only_seeds_of_both_and_only_the_asked_runs_count():
     assert found.differences == {0: 1.0}
     assert found.interval() is None
     assert paired_difference(records, "rpt", "dann_flip+").differences == {0: 70.0}
+
+
+def test_runs_of_different_length_are_not_paired():
+    records = [
+        record("rpt", 0, 80.0),
+        record("dann_flip", 0, 70.0, steps=4000),
+        record("source_only", 0, 60.0, steps=9),
+    ]
+    with pytest.raises(DataError, match="no seed has a run of both 'rpt' and 'dann_flip'"):
+        paired_difference(records, "rpt", "dann_flip")
+    assert paired_difference(records, "rpt", "source_only").differences == {0: 20.0}
+    records += [record("rpt", 0, 85.0, steps=4000), record("dann_flip", 0, 79.0)]
+    with pytest.raises(DataError, match="2000, 4000 steps: say which with --steps"):
+        paired_difference(records, "rpt", "dann_flip")
+    assert paired_difference(records, "rpt", "dann_flip", steps=4000).differences == {0: 15.0}
 
 
 def test_nothing_in_common_is_said():

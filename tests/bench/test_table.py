@@ -10,6 +10,7 @@ from residapt.errors import DataError
 
 def record(method: str, value: float, **plan: object) -> dict[str, object]:
     base = {"task": "svhn-mnist", "arch": "lenet", "method": method, "recipe": "common", "varied": "all", "note": ""}
+    base |= {"source": {"steps": 4000}, "train": {"steps": 2000}}
     return {
         "plan": {**base, **plan},
         "accuracy": {"target_test": value, "target_train": value - 1, "source_test": 90.0},
@@ -27,14 +28,14 @@ def test_mean_spread_and_difference_come_from_the_records():
     assert float(found["ours"]) == pytest.approx(statistics.fmean(values), abs=0.05)
     assert float(found["std"]) == pytest.approx(statistics.stdev(values), abs=0.005)
     assert found["n"] == "3"
-    assert found["published"] == "84.7"
-    assert float(found["difference"]) == pytest.approx(statistics.fmean(values) - 84.7, abs=0.051)
+    assert found["paper"] == "84.7"
+    assert float(found["diff"]) == pytest.approx(statistics.fmean(values) - 84.7, abs=0.051)
 
 
 def test_a_published_method_without_runs_has_empty_cells():
     found = cells(rows_of([record("rpt", 84.0)]), "adda")
-    assert found["published"] == "76.0"
-    assert found["ours"] == found["std"] == found["n"] == found["difference"] == ""
+    assert found["paper"] == "76.0"
+    assert found["ours"] == found["std"] == found["n"] == found["diff"] == ""
 
 
 def test_one_run_has_no_spread():
@@ -44,6 +45,14 @@ def test_one_run_has_no_spread():
 def test_runs_with_another_note_are_other_rows():
     rows = rows_of([record("rpt", 84.0), record("rpt", 50.0, note="lambda_s = 100")])
     assert sorted(len(row.values) for row in rows if row.method == "rpt" and row.arch == "lenet") == [1, 1]
+
+
+def test_runs_of_another_length_are_other_rows_but_the_warm_start_is_one():
+    other = {"train": {"steps": 4000}}
+    rows = rows_of([record(method, 80.0, **plan) for method in ("rpt", "source_only") for plan in ({}, other)])
+    lengths = [row.cells()[HEADINGS.index("steps")] for row in rows if row.method == "rpt"]
+    assert lengths[:2] == ["2,000", "4,000"]
+    assert [len(row.values) for row in rows if row.method == "source_only" and row.arch == "lenet"] == [2]
 
 
 def test_markdown_has_a_line_for_every_row():

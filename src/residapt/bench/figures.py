@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from residapt.bench.page import SWEEPS, plain_dann
+from residapt.bench.sweeps import SWEEPS, sweeps_of
 from residapt.errors import DataError
 from residapt.report.svg import Line, Panel, svg_chart
 
@@ -41,18 +40,11 @@ def _curve(run: Record) -> Line:
 
 def sweep_figure(records: Sequence[Record], *, arch: str = "lenet") -> str:
     """Accuracy as a function of each of the two weights, beside DANN's mean at the same budget."""
-    mine = [r for r in records if r["plan"]["arch"] == arch]
     panels = []
-    for note, (heading, value_of) in SWEEPS.items():
-        runs = [r for r in mine if r["plan"]["note"] == note and value_of(r["plan"]) > 0]
-        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs)
-        if not points:
-            continue
-        steps = {r["plan"]["train"]["steps"] for r in runs}
-        dann = [r["accuracy"]["target_test"] for r in plain_dann(mine) if r["plan"]["train"]["steps"] in steps]
-        level = (statistics.fmean(dann), "DANN") if dann else None
-        line = Line("RPT", [x for x, _ in points], [y for _, y in points])
-        panels.append(Panel([line], heading, "target test, %", scale="log", level=level))
+    for sweep in sweeps_of([r for r in records if r["plan"]["arch"] == arch]):
+        line = Line("RPT", [x for x, _ in sweep.points], [y for _, y in sweep.points])
+        level = None if sweep.dann is None else (sweep.dann, "DANN")
+        panels.append(Panel([line], sweep.heading, "target test, %", scale="log", level=level))
     if not panels:
         raise DataError(f"the records have no runs noted {' or '.join(SWEEPS)} with {arch}.")
     return svg_chart(panels)

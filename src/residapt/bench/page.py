@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from residapt.bench.table import HEADINGS, rows_of
+from residapt.bench.budget import adaptation_steps
+from residapt.bench.sweeps import sweeps_of
+from residapt.bench.table import HEADINGS, WORDS, rows_of
 from residapt.report.charts import Series, bar_chart, grid, line_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section, render_page
@@ -15,10 +17,6 @@ from residapt.report.tables import Column, table
 
 Record = dict[str, Any]
 COLORS = ("--source", "--target", "--accent", "--good", "--bad", "--muted")
-SWEEPS: dict[str, tuple[str, Callable[[Record], float]]] = {
-    "sweep stream_weight": ("weight of the stream loss, λs", lambda plan: float(plan["settings"]["stream_weight"])),
-    "sweep rank.weight": ("weight of the rank penalty, λr", lambda plan: float(plan["settings"]["rank"]["weight"])),
-}
 
 
 def bench_page(records: Sequence[Record], title: str) -> Html:
@@ -35,23 +33,33 @@ def bench_page(records: Sequence[Record], title: str) -> Html:
 
 
 def _table(records: Sequence[Record]) -> Html:
-    columns = [Column(name, number=name in ("published", "ours", "std", "n", "difference")) for name in HEADINGS]
+    columns = [Column(name, number=name not in WORDS) for name in HEADINGS]
     unofficial = any(not record["data"]["official"] for record in records)
     remark = "Some data files were not the published ones, byte for byte; the records say which." if unofficial else ""
     protocol = "Last iterate; target labels were used for the final evaluation only. An empty cell has no run."
     return join([table(columns, [row.cells() for row in rows_of(records)]), tag("p", f"{protocol} {remark}")])
 
 
+def _alike(records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
+    """Runs of one task, network and length, under a heading."""
+    groups: dict[tuple[str, str, int], list[Record]] = {}
+    for record in records:
+        plan = record["plan"]
+        groups.setdefault((plan["task"], plan["arch"], adaptation_steps(plan)), []).append(record)
+    for (task, arch, steps), runs in sorted(groups.items(), key=lambda item: item[0]):
+        yield f"{task}, {arch}, {steps:,} steps", runs
+
+
 def _curves(records: Sequence[Record]) -> Html:
     charts = []
-    for task, arch in sorted({(r["plan"]["task"], r["plan"]["arch"]) for r in records if r["curve"]}):
-        chosen = [r for r in records if (r["plan"]["task"], r["plan"]["arch"]) == (task, arch)]
-        methods = sorted({r["plan"]["method"] for r in chosen if r["plan"]["method"] != "source_only"})
+    adapted = [r for r in records if r["curve"] and adaptation_steps(r["plan"]) > 0]
+    for heading, runs in _alike(adapted):
+        methods = sorted({r["plan"]["method"] for r in runs})
         series = [
-            _mean_curve(name, [r["curve"] for r in chosen if r["plan"]["method"] == name], COLORS[i % len(COLORS)])
+            _mean_curve(name, [r["curve"] for r in runs if r["plan"]["method"] == name], COLORS[i % len(COLORS)])
             for i, name in enumerate(methods)
         ]
-        charts.append(line_chart(f"{task}, {arch}: target test, mean of the seeds", [s for s in series if s.x]))
+        charts.append(line_chart(f"{heading}: target test, mean of the seeds", series))
     return grid(*charts) if charts else Html("")
 
 
@@ -67,33 +75,20 @@ def _mean_curve(name: str, curves: Sequence[Sequence[dict[str, float]]], color: 
 def _ranks(records: Sequence[Record]) -> Html:
     charts = []
     chosen = [r for r in records if r["plan"]["method"] == "rpt" and r["ranks"]["before"]]
-    for task, arch in sorted({(r["plan"]["task"], r["plan"]["arch"]) for r in chosen}):
-        runs = [r["ranks"] for r in chosen if (r["plan"]["task"], r["plan"]["arch"]) == (task, arch)]
+    for heading, same in _alike(chosen):
+        runs = [r["ranks"] for r in same]
         layers = list(runs[0]["before"])
         before = [float(sum(runs[0]["before"][layer])) for layer in layers]
         after = [statistics.fmean(sum(run["after"][layer]) for run in runs) for layer in layers]
         series = [Series("before", before, [], "--shade", muted=True), Series("after", after, [], "--target")]
-        charts.append(bar_chart(f"{task}, {arch}: l + r, mean of {len(runs)} runs", layers, series, x_title="l + r"))
+        charts.append(bar_chart(f"{heading}: l + r, mean of {len(runs)} runs", layers, series, x_title="l + r"))
     return grid(*charts) if charts else Html("")
 
 
-def plain_dann(records: Sequence[Record]) -> list[Record]:
-    """Runs of DANN that a sweep is held against: the common recipe without any change."""
-    wanted = ("dann_flip", "common", "")
-    return [r for r in records if tuple(r["plan"][name] for name in ("method", "recipe", "note")) == wanted]
-
-
 def _sweeps(records: Sequence[Record]) -> Html:
-    dann = [r["accuracy"]["target_test"] for r in plain_dann(records)]
-    level = statistics.fmean(dann) if dann else None
     charts = []
-    for note, (heading, value_of) in SWEEPS.items():
-        points = sorted(
-            (math.log10(value_of(r["plan"])), r["accuracy"]["target_test"])
-            for r in records
-            if r["plan"]["note"] == note and value_of(r["plan"]) > 0
-        )
-        if points:
-            series = [Series("rpt", [x for x, _ in points], [y for _, y in points], "--accent")]
-            charts.append(line_chart(heading, series, x_title="log10 of the weight; the line is DANN", reference=level))
+    for sweep in sweeps_of(records):
+        series = [Series("rpt", [math.log10(x) for x, _ in sweep.points], [y for _, y in sweep.points], "--accent")]
+        axis = "log10 of the weight; the line is DANN"
+        charts.append(line_chart(sweep.heading, series, x_title=axis, reference=sweep.dann))
     return grid(*charts) if charts else Html("")

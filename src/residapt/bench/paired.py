@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy import stats
 
+from residapt.bench.budget import adaptation_steps
 from residapt.errors import DataError
 
 
@@ -53,21 +54,32 @@ def paired_difference(
     arch: str = "lenet",
     note: str = "",
     recipe: str = "common",
+    steps: int | None = None,
 ) -> PairedDifference:
     """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
 
-    A ``+`` behind a method's name stands for the recipe plus.
+    A ``+`` behind a method's name stands for the recipe plus. Only runs of the same length are paired; ``steps`` says
+    of which where there are several. The source network as it is goes with any.
     """
-    scores: dict[str, dict[int, float]] = {first: {}, second: {}}
+    scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
     for record in records:
         plan = record["plan"]
         name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
         chosen = plan["arch"] == arch and plan["note"] == note and plan["varied"] == "all"
         if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
-            scores[name][plan["seed"]] = record["accuracy"]["target_test"]
-    seeds = sorted(scores[first].keys() & scores[second].keys())
-    if not seeds:
-        raise DataError(
-            f"no seed has a run of both '{first}' and '{second}' on {arch}" + (f" with note '{note}'." if note else ".")
-        )
-    return PairedDifference(first, second, {seed: scores[first][seed] - scores[second][seed] for seed in seeds})
+            by_seed = scores[name].setdefault(adaptation_steps(plan), {})
+            by_seed[plan["seed"]] = record["accuracy"]["target_test"]
+    pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
+    pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
+    if len(pairs) > 1:
+        found = ", ".join(str(length) for length in sorted(pairs))
+        raise DataError(f"'{first}' and '{second}' have runs of {found} steps: say which with --steps.")
+    for a, b in pairs.values():
+        seeds = sorted(scores[first][a].keys() & scores[second][b].keys())
+        if seeds:
+            return PairedDifference(first, second, {s: scores[first][a][s] - scores[second][b][s] for s in seeds})
+    raise DataError(
+        f"no seed has a run of both '{first}' and '{second}' on {arch}"
+        + (f" with note '{note}'" if note else "")
+        + (f" and {steps} steps." if steps is not None else ".")
+    )

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from residapt.bench.budget import adaptation_steps
 from residapt.bench.markdown import markdown
 from residapt.errors import DataError
 
@@ -38,6 +39,7 @@ def rank_tables(records: Iterable[Record], *, method: str = "rpt") -> str:
 def _heading(plan: Record) -> str:
     arch = plan["arch"] if "arch" in plan else plan["network"]["arch"]
     words = [plan["task"], arch, plan.get("recipe", "common"), *([plan["note"]] if plan["note"] else [])]
+    words.append(f"{adaptation_steps(plan):,} steps")
     if plan.get("varied", "all") != "all":
         words.append(f"{plan['varied']} varied")
     return ", ".join(words)

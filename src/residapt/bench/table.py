@@ -5,10 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+from rich import box
+from rich.console import Group
 from rich.table import Table
 
+from residapt.bench.budget import adaptation_steps
 from residapt.bench.markdown import markdown
 from residapt.bench.published import PUBLISHED, Published
 from residapt.errors import DataError
@@ -18,15 +22,18 @@ HEADINGS = (
     "network",
     "method",
     "recipe",
-    "published",
+    "steps",
+    "paper",
     "ours",
     "std",
     "n",
     "varied",
-    "difference",
+    "diff",
     "target train",
     "source",
 )
+WORDS = ("task", "network", "method", "recipe", "varied")
+"""Columns that are not numbers."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class Row:
     arch: str
     method: str
     recipe: str
+    steps: int
+    """Of adaptation."""
     varied: str
     note: str
     values: tuple[float, ...]
@@ -57,6 +66,7 @@ class Row:
             self.arch,
             self.method,
             self.recipe if not self.note else f"{self.recipe}, {self.note}",
+            f"{self.steps:,}" if self.steps else "",
             f"{paper.percent:.1f}" if paper else "",
             "" if mean is None else f"{mean:.1f}",
             f"{statistics.stdev(self.values):.2f}" if len(self.values) > 1 else "",
@@ -70,32 +80,40 @@ class Row:
 
 def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Group records into rows; published methods that have no run give rows with empty cells."""
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for record in records:
         try:
-            key = tuple(record["plan"][name] for name in ("task", "arch", "method", "recipe", "varied", "note"))
+            plan = record["plan"]
+            first, last = ("task", "arch", "method", "recipe"), ("varied", "note")
+            key = (*(plan[name] for name in first), adaptation_steps(plan), *(plan[name] for name in last))
         except (KeyError, TypeError) as error:
             raise DataError(f"record '{record.get('key')}' is not one of a grid: it has no {error}.") from None
         groups.setdefault(key, []).append(record)
     for task in sorted({key[0] for key in groups}):
         for arch, method in PUBLISHED.get(task, {}):
             if not any(key[:3] == (task, arch, method) for key in groups):
-                groups[task, arch, method, "", "", ""] = []
+                groups[task, arch, method, "", 0, "", ""] = []
     return [_row(key, found) for key, found in sorted(groups.items())]
 
 
-def _row(key: Sequence[str], records: list[dict[str, Any]]) -> Row:
-    task, arch, method, recipe, varied, note = key
+def _row(key: Sequence[Any], records: list[dict[str, Any]]) -> Row:
+    task, arch, method, recipe, steps, varied, note = key
     scores = [record["accuracy"] for record in records]
     values, train, source = (tuple(s[name] for s in scores) for name in ("target_test", "target_train", "source_test"))
-    return Row(task, arch, method, recipe, varied, note, values, train, source)
+    return Row(task, arch, method, recipe, steps, varied, note, values, train, source)
 
 
-def rich_table(rows: Iterable[Row]) -> Table:
-    """For a terminal."""
-    table = Table(*HEADINGS)
+def rich_tables(rows: Iterable[Row]) -> Group:
+    """For a terminal: a table for each task and network."""
+    return Group(*(_rich_table(heading, list(same)) for heading, same in groupby(rows, lambda r: (r.task, r.arch))))
+
+
+def _rich_table(heading: tuple[str, str], rows: Sequence[Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=", ".join(heading), title_justify="left")
+    for name in HEADINGS[2:]:
+        table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=name == "method")
     for row in rows:
-        table.add_row(*row.cells())
+        table.add_row(*row.cells()[2:])
     return table
 
 

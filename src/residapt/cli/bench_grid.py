@@ -157,10 +157,10 @@ def table(
     markdown: Annotated[bool, typer.Option(help="Print Markdown.")] = False,
 ) -> None:
     """Published and measured accuracies side by side, from records only."""
-    from residapt.bench.table import markdown_table, rich_table, rows_of
+    from residapt.bench.table import markdown_table, rich_tables, rows_of
 
     rows = rows_of(records_of(files))
-    console.print(markdown_table(rows) if markdown else rich_table(rows), highlight=False, soft_wrap=markdown)
+    console.print(markdown_table(rows) if markdown else rich_tables(rows), highlight=False, soft_wrap=markdown)
 
 
 @bench_app.command(epilog="Example: residapt bench page benchmarks/results/svhn-mnist.jsonl -o svhn-mnist.html")

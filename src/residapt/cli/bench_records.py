@@ -38,11 +38,12 @@ def paired(
     recipe: Annotated[
         str, typer.Option(help="Only runs of this recipe; a method's name with + is of recipe plus.")
     ] = "common",
+    steps: Annotated[int | None, typer.Option(help="Only runs of this length, where there are several.")] = None,
 ) -> None:
     """Difference of two methods over the seeds that both have, with its 95 % interval."""
     from residapt.bench.paired import paired_difference
 
-    found = paired_difference(records_of([file]), first, second, arch=arch, note=note, recipe=recipe)
+    found = paired_difference(records_of([file]), first, second, arch=arch, note=note, recipe=recipe, steps=steps)
     console.print(found.text(), highlight=False, soft_wrap=True)
 
 
