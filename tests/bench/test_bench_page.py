@@ -63,8 +63,8 @@ def test_rank_bars_show_the_mean_of_l_plus_r():
 
 def test_a_sweep_is_drawn_over_the_logarithm_with_the_line_of_dann():
     sweep = charts(bench_page(RECORDS, "digits"))[2]
-    assert sweep["data"][0]["x"] == [-2.0, 2.0]
-    assert sweep["data"][0]["y"] == [70.0, 83.0]
+    assert sweep["data"][0]["x"] == [-2.0, 0.0, 2.0]
+    assert sweep["data"][0]["y"] == [70.0, 84.0, 83.0]  # λs = 1 is the plain run of that seed
     assert sweep["layout"]["shapes"][0]["y0"] == 81.0
 
 

@@ -33,7 +33,8 @@ def test_every_run_has_its_curve_and_every_recipe_its_colour() -> None:
 
 
 def test_sweeps_are_in_order_beside_the_line_of_dann() -> None:
-    records = [record("rpt", 80 + w, note="sweep stream_weight", stream_weight=w) for w in (10.0, 0.1, 0.0, 1.0)]
+    records = [record("rpt", 80 + w, note="sweep stream_weight", stream_weight=w) for w in (10.0, 0.1, 0.0)]
+    records.append(record("rpt", 81))  # λs = 1 is the plain run
     records += [record("dann_flip", 79), record("dann_flip", 81), record("dann_flip", 99, recipe="plus")]
     picture = sweep_figure(records)
     root = ElementTree.fromstring(picture)

@@ -29,16 +29,20 @@ class Sweep:
 
 
 def sweeps_of(records: Sequence[Record]) -> Iterator[Sweep]:
-    """Those of the two sweeps that have runs."""
+    """Those of the two sweeps that have runs; the unchanged runs of the same seeds and length belong to both."""
     for note, (heading, value_of) in SWEEPS.items():
-        runs = [r for r in records if r["plan"]["note"] == note and value_of(r["plan"]) > 0]
-        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs)
-        budgets = {adaptation_steps(r["plan"]) for r in runs}
-        dann = [r["accuracy"]["target_test"] for r in records if _is_plain_dann(r["plan"], budgets)]
+        swept = [r for r in records if r["plan"]["note"] == note]
+        starts = {(r["plan"]["seed"], adaptation_steps(r["plan"])) for r in swept}
+        lengths = {steps for _, steps in starts}
+        plain = [r for r in records if _is_plain(r["plan"], "rpt")]
+        runs = [*swept, *(r for r in plain if (r["plan"]["seed"], adaptation_steps(r["plan"])) in starts)]
+        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs if value_of(r["plan"]) > 0)
+        dann = [r for r in records if _is_plain(r["plan"], "dann_flip") and adaptation_steps(r["plan"]) in lengths]
         if points:
-            yield Sweep(heading, points, statistics.fmean(dann) if dann else None)
+            level = statistics.fmean(r["accuracy"]["target_test"] for r in dann) if dann else None
+            yield Sweep(heading, points, level)
 
 
-def _is_plain_dann(plan: Record, budgets: set[int]) -> bool:
-    unchanged = (plan["method"], plan["recipe"], plan["note"]) == ("dann_flip", "common", "")
-    return unchanged and adaptation_steps(plan) in budgets
+def _is_plain(plan: Record, method: str) -> bool:
+    wanted = {"method": method, "recipe": "common", "note": "", "varied": "all"}
+    return all(plan[name] == value for name, value in wanted.items())
