@@ -7,8 +7,9 @@ import pytest
 
 from residapt.bench import grid, resumable
 from residapt.bench.plan import Plan, make_plans
+from residapt.data.augment import AugmentConfig
 from residapt.errors import DataError, Interrupted
-from residapt.methods import MethodConfig
+from residapt.methods import DiscrepancyConfig, MethodConfig
 from residapt.train import TrainConfig
 
 
@@ -95,11 +96,13 @@ def test_a_plan_of_a_later_version_counts_by_its_key(tmp_path: Path):
     assert grid.pending([plan, other], out) == [other]
 
 
-def test_source_only_after_a_warm_start_is_one_run_however_many_steps_are_planned(tmp_path: Path):
+def test_source_only_after_a_warm_start_is_one_run_whatever_is_planned_after_it(tmp_path: Path):
     plan = plans(("source_only",), range(1))[0]
-    none = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
+    weak = plan.settings.model_copy(update={"discrepancy": DiscrepancyConfig(weight=0.3)})
+    none = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0}), "settings": weak, "tries": 7})
     out = tmp_path / "records.jsonl"
     resumable.append_record(out, {"key": none.key(), "plan": none.model_dump(mode="json")})
     assert grid.pending([plan], out) == []
     cold = plan.model_copy(update={"source": plan.source.model_copy(update={"steps": 0})})
-    assert grid.pending([cold], out) == [cold]
+    changed = plan.model_copy(update={"settings": MethodConfig(augment=AugmentConfig(shift=2))})
+    assert grid.pending([cold, changed], out) == [cold, changed]

@@ -15,6 +15,8 @@ from residapt.bench.execute import execute
 from residapt.bench.plan import Plan
 from residapt.bench.resumable import Record, run_pending
 from residapt.errors import DataError
+from residapt.methods import MethodConfig
+from residapt.train import TrainConfig
 
 
 def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
@@ -23,9 +25,10 @@ def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
 
 
 def run_key(plan: Plan) -> str:
-    """The key by which a run is known to be done: ``source_only`` after a warm start has no steps to count."""
+    """The key by which a run is known to be done; after a warm start ``source_only`` is the warm start alone."""
     if plan.method == "source_only" and plan.source.steps > 0:
-        plan = plan.model_copy(update={"train": plan.train.model_copy(update={"steps": 0})})
+        kept = MethodConfig(augment=plan.settings.augment)
+        plan = plan.model_copy(update={"train": TrainConfig(), "settings": kept, "tries": 1})
     return plan.key()
 
 
