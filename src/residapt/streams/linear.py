@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from residapt.streams.rebuilt import DeferredWeight, Rebuilt, WeightRecipe
+from residapt.streams.rebuilt import DeferredWeight, WeightRecipe, rebuilt
 from residapt.transform.precision import is_autocast
 
 
@@ -45,7 +45,7 @@ class FactoredWeight(DeferredWeight):
         rows = [x.reshape(-1, columns) for x in inputs]
         if self._dense_is_cheaper(len(rows[-1])):
             first = [functional.linear(x, self.source, b) for x, b in zip(inputs[:-1], biases, strict=False)]
-            with Rebuilt(dense := self.recipe.dense(), self.recipe):
+            with rebuilt(dense := self.recipe.dense(), self.recipe):
                 return [*first, functional.linear(inputs[-1], dense, biases[-1])]
         products = list(self._products(rows))
         products[-1] = self.residual.add_to_output(products[-1], rows[-1])

@@ -8,6 +8,7 @@ W + L Rᵀ costs C N k multiplications, next to nothing beside a convolution.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,11 @@ class Rebuilt(torch.autograd.graph.saved_tensors_hooks):
         return self._recipe.dense()
 
 
+def rebuilt(weight: Tensor, recipe: WeightRecipe) -> AbstractContextManager[object]:
+    """The context for operations with ``weight``: it is made again when needed, if it is large enough for that."""
+    return Rebuilt(weight, recipe) if weight.numel() >= SMALLEST else nullcontext()
+
+
 class DeferredWeight(Tensor):
     """A target weight that is formed where it is used, and not before.
 
@@ -107,10 +113,8 @@ class DeferredWeight(Tensor):
             return formed[-1][0]
 
         args, kwargs = tree_map_only(cls, form, (args, kwargs))
-        if len(formed) == 1 and formed[0][0].numel() >= SMALLEST:
-            with Rebuilt(*formed[0]):
-                return func(*args, **kwargs)
-        return func(*args, **kwargs)
+        with rebuilt(*formed[0]) if len(formed) == 1 else nullcontext():
+            return func(*args, **kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
