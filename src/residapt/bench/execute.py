@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from residapt.bench.agreement import class_text
 from residapt.bench.class_counts import with_truth
 from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
@@ -55,6 +56,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         "accuracy": {item.name: round(accuracy(method, item), 3) for item in task.evaluations},
         "protocols": {item.name: item.protocol for item in task.evaluations},
         "label_free": measure(before_evidence, after),
+        "predicted": class_text(after.target_logits),
         "curve": curve.points,
         **with_truth(method.record(), task.evaluations[1].data.labels),
         "data": {"official": task.official, "files": task.files},

@@ -63,6 +63,14 @@ def scores(files: Files) -> None:
     console.print(score_table(records_of(files)), highlight=False, soft_wrap=True, markup=False)
 
 
+@bench_app.command(epilog="Example: residapt bench agreement benchmarks/results/svhn-mnist.jsonl")
+def agreement(files: Files) -> None:
+    """How far the seeds of each method agree on unlabelled target images, as Markdown; low means different basins."""
+    from residapt.bench.agreement import agreement_table
+
+    console.print(agreement_table(records_of(files)), highlight=False, soft_wrap=True, markup=False)
+
+
 FigureOut = Annotated[Path, typer.Option("--out", "-o", help="SVG file to write.")]
 ArchOption = Annotated[str, typer.Option(help="Network.")]
 
