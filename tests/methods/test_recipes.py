@@ -56,7 +56,7 @@ def test_the_common_recipe_is_the_same_for_all():
 
 
 def test_a_recipe_lists_only_what_it_sets():
-    assert set(COMMON.method.model_dump(exclude_unset=True)) == {"discrepancy"}
+    assert set(COMMON.method.model_dump(exclude_unset=True)) == {"discrepancy", "rank"}
     assert "log_every" not in COMMON.train.model_dump(exclude_unset=True)
 
 
