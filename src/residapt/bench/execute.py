@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from residapt.bench.agreement import class_text
+from residapt.bench.budget import is_warm_start
 from residapt.bench.class_counts import with_truth
 from residapt.bench.looked_at import LookedAt
 from residapt.bench.plan import Plan
@@ -34,8 +35,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
     network = warm_start(plan, task, cache)
     looked_at = LookedAt(task, plan.settings.transform.features)
     before_evidence = looked_at.before(network)
-    # The warm start is the source-only network already, where there is one.
-    trained = plan.method == "source_only" and plan.source.steps > 0
+    trained = is_warm_start(plan.method, plan.source.steps)
     train = plan.train.model_copy(update={"steps": 0}) if trained else plan.train
     curve = Curve([task.evaluations[0]], train.evaluate_every)
     trainer = make_trainer(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from residapt.bench import resumable
+from residapt.bench.budget import is_warm_start
 from residapt.bench.execute import execute
 from residapt.bench.plan import Plan
 from residapt.bench.resumable import Record, run_pending
@@ -26,7 +27,7 @@ def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
 
 def run_key(plan: Plan) -> str:
     """The key by which a run is known to be done; after a warm start ``source_only`` is the warm start alone."""
-    if plan.method == "source_only" and plan.source.steps > 0:
+    if is_warm_start(plan.method, plan.source.steps):
         kept = MethodConfig(augment=plan.settings.augment)
         plan = plan.model_copy(update={"train": TrainConfig(), "settings": kept, "tries": 1})
     return plan.key()
