@@ -9,9 +9,9 @@ from residapt.bench.agreement import agreement_table, class_text, pair_agreement
 from residapt.errors import DataError
 
 
-def record(seed: int, predicted: str, *, note: str = "") -> dict[str, Any]:
+def record(seed: int, predicted: str, *, note: str = "", recipe: str = "common") -> dict[str, Any]:
     plan = {"task": "svhn-mnist", "arch": "lenet", "method": "rpt", "note": note, "varied": "all", "seed": seed}
-    plan["train"] = {"steps": 2000}
+    plan |= {"train": {"steps": 2000}, "recipe": recipe}
     return {"plan": plan, "predicted": predicted, "label_free": {"infomax": [1.0, 2.0 + seed]}}
 
 
@@ -28,9 +28,15 @@ def test_groups_that_agree_stand_first_and_single_runs_are_left_out() -> None:
     records = [record(0, "1234"), record(1, "1200"), record(0, "7777", note="slow"), record(1, "7778", note="slow")]
     lines = agreement_table([*records, record(0, "1111", note="alone")]).splitlines()[2:]
     assert [line.split(" | ")[3:] for line in lines if line] == [
-        ["slow", "2000", "all", "2", "75.0", "75.0", "2.500 |"],
-        ["", "2000", "all", "2", "50.0", "50.0", "2.500 |"],
+        ["common", "2000", "all", "slow", "2", "75.0", "75.0", "2.500 |"],
+        ["common", "2000", "all", "", "2", "50.0", "50.0", "2.500 |"],
     ]
+
+
+def test_runs_of_another_recipe_are_another_group() -> None:
+    runs = [record(seed, "12", recipe=recipe) for recipe in ("common", "plus") for seed in (0, 1)]
+    lines = agreement_table(runs).splitlines()[2:]
+    assert [line.split(" | ")[3] for line in lines if line] == ["common", "plus"]
 
 
 def test_records_without_predictions_are_said() -> None:

@@ -66,3 +66,10 @@ def test_it_is_the_common_recipe_and_its_parts() -> None:
         name for name in type(PLUS.method).model_fields if getattr(PLUS.method, name) != getattr(COMMON.method, name)
     }
     assert differing == set(RECIPES["plus"]) - {"model"}
+
+
+def test_a_warm_start_can_be_shortened_and_is_then_another_run() -> None:
+    usual, short = (recipe_plans("svhn-mnist", "lenet", ["rpt"], [0], source_steps=steps)[0] for steps in (None, 500))
+    assert (usual.source.steps, short.source.steps) == (4000, 500)
+    assert short.model_copy(update={"source": usual.source}) == usual
+    assert short.key() != usual.key()

@@ -12,11 +12,23 @@ from typing import Any
 
 from torch import Tensor
 
-from residapt.bench.budget import adaptation_steps
 from residapt.bench.markdown import markdown
+from residapt.bench.run_group import run_groups
 from residapt.errors import DataError
 
-HEADINGS = ("task", "network", "method", "note", "steps", "varied", "runs", "agreement, %", "lowest pair", "InfoMax")
+HEADINGS = (
+    "task",
+    "network",
+    "method",
+    "recipe",
+    "steps",
+    "varied",
+    "note",
+    "runs",
+    "agreement, %",
+    "lowest pair",
+    "InfoMax",
+)
 
 
 def class_text(logits: Tensor) -> str:
@@ -31,25 +43,20 @@ def pair_agreements(predictions: Sequence[str]) -> list[float]:
 
 def agreement_table(records: Iterable[dict[str, Any]]) -> str:
     """A row for each group of runs that differ by their seed only, those that agree best first."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in records:
-        plan = record["plan"]
-        key = (plan["task"], plan["arch"], plan["method"], plan["note"], adaptation_steps(plan), plan["varied"])
-        if "predicted" in record:
-            groups.setdefault(key, []).append(record)
+    groups = run_groups(record for record in records if "predicted" in record)
     rows = []
-    for key, runs in groups.items():
+    for group, runs in groups.items():
         shares = pair_agreements([run["predicted"] for run in runs])
         if shares:
             score = statistics.fmean(run["label_free"]["infomax"][1] for run in runs)
-            rows.append((statistics.fmean(shares), min(shares), score, len(runs), key))
+            rows.append((statistics.fmean(shares), min(shares), score, len(runs), group))
     if not rows:
         raise DataError("the records have no two runs that differ by their seed only and hold their predictions.")
     rows.sort(key=lambda row: -row[0])
     return markdown(
         HEADINGS,
         [
-            (*map(str, key), str(count), f"{100 * mean:.1f}", f"{100 * lowest:.1f}", f"{score:.3f}")
-            for mean, lowest, score, count, key in rows
+            (*map(str, group), str(count), f"{100 * mean:.1f}", f"{100 * lowest:.1f}", f"{score:.3f}")
+            for mean, lowest, score, count, group in rows
         ],
     )

@@ -22,10 +22,14 @@ def recipe_plans(
     *,
     recipe: str = "common",
     steps: int | None = None,
+    source_steps: int | None = None,
     changes: Sequence[str] = (),
     **others: Any,
 ) -> list[Plan]:
-    """The plans of a grid; ``changes`` (``a.b=c``) come after the recipe, ``steps`` after both."""
+    """The plans of a grid; ``changes`` (``a.b=c``) come after the recipe, ``steps`` after both.
+
+    ``source_steps`` shortens or lengthens the training of the warm start.
+    """
     if recipe not in ("common", "own", "plus"):
         raise ConfigError(f"--recipe {recipe!r}: use 'common', 'own' or 'plus'.")
     plans = []
@@ -35,6 +39,9 @@ def recipe_plans(
         kind = "plus" if plus else recipe
         chosen = recipe_for(name, kind)  # type: ignore[arg-type]
         config = _configuration(chosen, steps, changes)
+        source = SourceRecipe.of(chosen)
+        if source_steps is not None:
+            source = source.model_copy(update={"steps": source_steps})
         plans += make_plans(
             task,
             arch,
@@ -42,7 +49,7 @@ def recipe_plans(
             seeds,
             train=config.train,
             settings=method_settings(config),
-            source=SourceRecipe.of(chosen),
+            source=source,
             recipe=kind,
             pixels=chosen.pixels,
             standardise=config.model.standardise,

@@ -12,10 +12,9 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from residapt.bench.budget import adaptation_steps
 from residapt.bench.markdown import markdown
 from residapt.bench.published import PUBLISHED, Published
-from residapt.errors import DataError
+from residapt.bench.run_group import RunGroup, run_groups
 
 HEADINGS = (
     "task",
@@ -80,27 +79,18 @@ class Row:
 
 def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Group records into rows; published methods that have no run give rows with empty cells."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in records:
-        try:
-            plan = record["plan"]
-            first, last = ("task", "arch", "method", "recipe"), ("varied", "note")
-            key = (*(plan[name] for name in first), adaptation_steps(plan), *(plan[name] for name in last))
-        except (KeyError, TypeError) as error:
-            raise DataError(f"record '{record.get('key')}' is not one of a grid: it has no {error}.") from None
-        groups.setdefault(key, []).append(record)
-    for task in sorted({key[0] for key in groups}):
+    groups = run_groups(records)
+    for task in sorted({group.task for group in groups}):
         for arch, method in PUBLISHED.get(task, {}):
-            if not any(key[:3] == (task, arch, method) for key in groups):
-                groups[task, arch, method, "", 0, "", ""] = []
-    return [_row(key, found) for key, found in sorted(groups.items())]
+            if not any(group[:3] == (task, arch, method) for group in groups):
+                groups[RunGroup(task, arch, method, recipe="", steps=0, varied="", note="")] = []
+    return [_row(group, groups[group]) for group in sorted(groups)]
 
 
-def _row(key: Sequence[Any], records: list[dict[str, Any]]) -> Row:
-    task, arch, method, recipe, steps, varied, note = key
+def _row(group: RunGroup, records: list[dict[str, Any]]) -> Row:
     scores = [record["accuracy"] for record in records]
     values, train, source = (tuple(s[name] for s in scores) for name in ("target_test", "target_train", "source_test"))
-    return Row(task, arch, method, recipe, steps, varied, note, values, train, source)
+    return Row(*group, values, train, source)
 
 
 def rich_tables(rows: Iterable[Row]) -> Group:

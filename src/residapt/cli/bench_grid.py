@@ -42,6 +42,9 @@ def grid_command(task: str, title: str) -> None:
         steps: Annotated[
             int | None, typer.Option(min=0, help="Adaptation steps of each run; the recipe's when not given.")
         ] = None,
+        source_steps: Annotated[
+            int | None, typer.Option(min=0, help="Steps of the warm start on the source; the recipe's when not given.")
+        ] = None,
         engine: EngineOption = "local",
         jobs: JobsOption = None,
         address: AddressOption = None,
@@ -65,6 +68,7 @@ def grid_command(task: str, title: str) -> None:
             range(first_seed, first_seed + seeds),
             recipe=recipe,
             steps=steps,
+            source_steps=source_steps,
             changes=changes or (),
             varied=vary,
             counts=counts,
