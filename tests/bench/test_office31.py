@@ -163,6 +163,12 @@ def test_source_only_is_one_run_whatever_the_loop_says() -> None:
     assert rpt.key() == OfficePlan.model_validate_json(rpt.model_dump_json()).key()
 
 
+def test_rank_selection_makes_another_run_of_rpt_only() -> None:
+    for method, same in (("dann_flip", True), ("rpt_fixed", True), ("rpt", False)):
+        one, other = (plans(method, changes=[f"rank.every={every}"])[0] for every in (75, 37))
+        assert (one.key() == other.key()) is same, method
+
+
 def test_seeds_come_outside_and_change_everything() -> None:
     found = plans("dann_flip", "rpt", pairs=("a-w", "d-a"), seeds=range(2))
     assert [(plan.seed, plan.task, plan.method) for plan in found[:3]] == [

@@ -16,6 +16,7 @@ from pydantic import Field
 from residapt.config import load_config
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
+from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.train import GroupConfig, TrainConfig
 
@@ -86,6 +87,9 @@ class OfficePlan(Settings):
         plan = self
         if self.method == "source_only":  # takes no steps, whatever the loop says
             plan = self.model_copy(update={"train": TrainConfig(), "settings": MethodConfig()})
+        elif self.method != "rpt":  # looks for no ranks, whatever rank selection says
+            settings = self.settings.model_copy(update={"rank": RankConfig()})
+            plan = self.model_copy(update={"settings": settings})
         return hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:16]
 
     @property
@@ -112,7 +116,8 @@ RECIPE: dict[str, Any] = {
     # Pre-trained weights need small changes: residuals start small, and the barrier hardly pulls their energy to 1.
     "transform": {"features": "classifier.bottleneck", "norm": "per-domain", "energy": 0.01},
     "stream_weight": 0.01,
-    "rank": {"every": 75},  # twenty proximal steps, as on the digits
+    # Twenty proximal steps, as on the digits, once the transforms have learnt what the target needs.
+    "rank": {"start": 750, "every": 37},
     # The domain classifier of DANN on AlexNet, which the paper takes for its deep network; the weight is the paper's.
     "discrepancy": {"hidden": [1024, 1024], "dropout": 0.5, "weight": 1.0, "gamma": 10.0},
 }
