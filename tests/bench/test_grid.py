@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from small_digits import small_digits, small_plans
 
 from residapt.bench import grid, resumable
+from residapt.bench.execute import execute
 from residapt.bench.plan import Plan, make_plans
+from residapt.bench.recipe_plans import recipe_plans
 from residapt.data.augment import AugmentConfig
 from residapt.errors import DataError, Interrupted
 from residapt.methods import DiscrepancyConfig, MethodConfig
@@ -106,3 +109,16 @@ def test_source_only_after_a_warm_start_is_one_run_whatever_is_planned_after_it(
     cold = plan.model_copy(update={"source": plan.source.model_copy(update={"steps": 0})})
     changed = plan.model_copy(update={"settings": MethodConfig(augment=AugmentConfig(shift=2))})
     assert grid.pending([cold, changed], out) == [cold, changed]
+
+
+def test_precision_is_a_setting_of_the_run_and_reaches_the_network(tmp_path: Path):
+    plan = recipe_plans("mnist-usps", "lenet", ["rpt"], [0], changes=["precision=bf16"])[0]
+    assert plan.precision == "bf16"
+    assert plan.key() != plan.model_copy(update={"precision": "float32"}).key()
+    root, cache = small_digits(tmp_path), tmp_path / "cache"
+    single = small_plans(1, steps=3, methods=("rpt",))[0]
+    half = single.model_copy(update={"precision": "bf16"})
+    curves = [execute(one, root=root, cache=cache)["label_free"]["infomax"][1] for one in (single, half)]
+    assert curves[0] != curves[1]
+    assert curves[0] == pytest.approx(curves[1], rel=0.05)
+    assert len(list(cache.glob("*.safetensors"))) == 2, "each precision has a warm start of its own"

@@ -51,3 +51,12 @@ def test_only_the_changed_view_learns(kind: str) -> None:
 def test_two_views_of_the_same_images_are_needed() -> None:
     with pytest.raises(DataError, match="of the same images twice"):
         consistency(torch.zeros(2, 3), torch.zeros(3, 3))
+
+
+@pytest.mark.parametrize("kind", ["kl", "fixmatch"])
+def test_half_precision_is_only_that_of_the_logits(kind: str) -> None:
+    rough = [logits(seed).to(torch.bfloat16) for seed in (0, 1)]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = consistency(*rough, kind, 0.3)
+    exact = consistency(*(rows.double() for rows in rough), kind, 0.3)
+    assert float(found) == pytest.approx(float(exact), rel=1e-5)

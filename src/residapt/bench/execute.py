@@ -18,6 +18,7 @@ from residapt.bench.plan import Plan
 from residapt.bench.run_record import train_and_record
 from residapt.bench.tasks import Task, load_task
 from residapt.bench.warm_start import cached_source_network
+from residapt.engine import Engine
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.layer_choice import stream_mmd
@@ -45,6 +46,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
         method=plan.settings,
         train=train,
         callbacks=(*callbacks, curve),
+        engine=Engine(precision=plan.precision),
         target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
     )
     method, record = train_and_record(plan, trainer)
@@ -75,14 +77,16 @@ def warm_start(plan: Plan, task: Task, cache: Path) -> nn.Module:
 
     path = cache / f"{plan.task.split('-')[0]}-{plan.arch.replace(':', '_')}-{_source_key(plan)}.safetensors"
     method = MethodConfig(augment=plan.settings.augment)
-    return cached_source_network(path, build, source_pair(task.pair.source), plan.source.loop(), method)
+    engine = Engine(precision=plan.precision)
+    return cached_source_network(path, build, source_pair(task.pair.source), plan.source.loop(), method, engine)
 
 
 def _source_key(plan: Plan) -> str:
     scaled = "" if plan.pixels == "[-1, 1]" else plan.pixels
     changed = plan.settings.augment.model_dump_json() if plan.settings.augment.build() else ""
     chosen = plan.counts if plan.counts == "balanced" else ""  # the others leave the source as it is
-    input_key = scaled + ("standardised" if plan.standardise else "") + changed + chosen
+    precision = "" if plan.precision == "float32" else plan.precision
+    input_key = scaled + ("standardised" if plan.standardise else "") + changed + chosen + precision
     return hashlib.sha256((plan.source.model_dump_json() + input_key).encode()).hexdigest()[:12]
 
 

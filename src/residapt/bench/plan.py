@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from residapt.bench.class_counts import Counts
+from residapt.engine import Precision
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import Pixels, Recipe
 from residapt.settings import Seed, Settings
@@ -78,6 +79,8 @@ class Plan(Settings):
     """Which images: all, equally many of each class in both domains, or a target with skewed classes."""
     standardise: bool = False
     """Whether the network standardises each image by itself before anything else."""
+    precision: Precision = "float32"
+    """Mixed precision of the forward pass, in the warm start as well."""
     source: SourceRecipe = SourceRecipe()
     """The warm start."""
     train: TrainConfig = TrainConfig()

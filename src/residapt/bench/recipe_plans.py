@@ -53,6 +53,7 @@ def recipe_plans(
             recipe=kind,
             pixels=chosen.pixels,
             standardise=config.model.standardise,
+            precision=config.precision,
             **others,
         )
     # Seeds outside, so that every method soon has its first run.

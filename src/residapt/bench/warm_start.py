@@ -10,6 +10,7 @@ from torch import nn
 
 from residapt.atomic import atomic_file
 from residapt.data.domains import DomainPair
+from residapt.engine import Engine
 from residapt.methods import MethodConfig
 from residapt.methods.fit import fit
 from residapt.train import TrainConfig
@@ -21,6 +22,7 @@ def cached_source_network(
     pair: DomainPair,
     train: TrainConfig,
     method: MethodConfig | None = None,
+    engine: Engine | None = None,
 ) -> nn.Module:
     """The network in ``path``; where there is none yet, ``build()`` is trained on the source and written there.
 
@@ -29,7 +31,7 @@ def cached_source_network(
     """
     if not path.exists():
         trained = build()
-        fit("source_only", trained, pair, method=method or MethodConfig(), train=train)
+        fit("source_only", trained, pair, method=method or MethodConfig(), train=train, engine=engine)
         # Another run of the grid may have written the same network meanwhile.
         with atomic_file(path, overwrite=True) as temporary:
             save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, temporary)

@@ -27,6 +27,8 @@ def consistency(logits: Tensor, changed: Tensor, kind: Consistency = "kl", thres
             "consistency needs logits (samples, classes) of the same images twice, "
             f"got {tuple(logits.shape)} and {tuple(changed.shape)}."
         )
+    if changed.element_size() < 4:  # half precision has too few digits for differences of logarithms
+        logits, changed = logits.float(), changed.float()
     teacher = torch.log_softmax(logits.detach(), dim=1)
     if kind == "kl":
         return functional.kl_div(torch.log_softmax(changed, dim=1), teacher, reduction="batchmean", log_target=True)
