@@ -10,7 +10,7 @@ from residapt.bench.execute import _source_key
 from residapt.bench.recipe_plans import recipe_plans
 from residapt.config import Config, load_config, write_config
 from residapt.errors import ConfigError
-from residapt.methods.recipes import COMMON, PLUS, RECIPES, recipe_for, split_plus
+from residapt.methods.recipes import COMMON, DIGIT_CHANGES, PLUS, RECIPES, recipe_for, split_plus
 
 
 def test_a_plus_behind_a_method_is_the_recipe() -> None:
@@ -53,19 +53,20 @@ def test_plans_of_a_grid_may_mix_recipes() -> None:
     assert len({p.key() for p in plans}) == 3
     # The warm start is another network where its input is; runs of both recipes share nothing by mistake.
     assert len({_source_key(p) for p in plans}) == 2
-    changed = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=["augment.invert=0.5"])[0]
+    changed = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=["augment.invert=0"])[0]
     assert _source_key(changed) not in {_source_key(p) for p in plans}
-    off = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=["model.standardise=false"])[0]
+    same = ["model.standardise=false", *(f"augment.{name}=0" for name in type(DIGIT_CHANGES).model_fields)]
+    off = recipe_plans("svhn-mnist", "lenet", ["rpt+"], [0], changes=same)[0]
     assert _source_key(off) == _source_key(plans[0])
 
 
 def test_it_is_the_common_recipe_and_its_parts() -> None:
     assert recipe_for("rpt", "plus") is PLUS
-    assert PLUS.train == COMMON.train
+    assert PLUS.train.model_copy(update={"transform": COMMON.train.transform}) == COMMON.train
     differing = {
         name for name in type(PLUS.method).model_fields if getattr(PLUS.method, name) != getattr(COMMON.method, name)
     }
-    assert differing == set(RECIPES["plus"]) - {"model"}
+    assert differing == set(RECIPES["plus"]) - {"model"} | {"augment"}
 
 
 def test_a_warm_start_can_be_shortened_and_is_then_another_run() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from residapt.data.augment import AugmentConfig
 from residapt.errors import ConfigError
 from residapt.methods.config import DiscrepancyConfig, DSNConfig, MethodConfig
 from residapt.rank import RankConfig
@@ -85,23 +86,30 @@ COMMON = Recipe(
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "plus": {
-        "prior": {"kind": "estimated"},
+        "prior": {"kind": "estimated", "decay": 0.995},
         "information": {"weight": 0.3},
+        "consistency": {"weight": 1.0, "kind": "fixmatch"},
         "model": {"standardise": True},
     },
 }
 """Recipes that go with any method, as settings of a run: what is set by hand beside them counts instead."""
 
+DIGIT_CHANGES = AugmentConfig(shift=2, rotate=10, scale=0.1, shear=0.1, contrast=0.3, invert=0.5)
+"""What leaves a digit the same digit: a little of everything, and either polarity."""
+
 PLUS = replace(
     COMMON,
     reference=(
-        "This library's, beyond the paper: the common recipe, and the parts that docs/beyond.md describes. The same "
-        "for every method that reads both domains."
+        "This library's, beyond the paper: the common recipe, the parts that docs/beyond.md describes, source images "
+        "changed as digits may be, and transforms that learn fast, since the target has losses of its own to guide "
+        "them. The same for every method that reads both domains."
     ),
+    train=COMMON.train.model_copy(update={"transform": GroupConfig(lr=1e-3)}),
     method=MethodConfig.parse(
         {
             **COMMON.method.model_dump(),
             **{name: part for name, part in RECIPES["plus"].items() if name in MethodConfig.model_fields},
+            "augment": DIGIT_CHANGES,
         }
     ),
     standardise=bool(RECIPES["plus"]["model"]["standardise"]),
