@@ -17,23 +17,28 @@ from residapt.bench.speed import Timing, interleave, using_threads
 from residapt.bench.speed_cases import PROGRESS, SpeedCase, Step, find_case
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.methods import MethodConfig, build_method, check_method
+from residapt.methods.recipes import DIGIT_CHANGES, RECIPES
 from residapt.streams.standardise import standardised
 from residapt.train import TrainConfig
 from residapt.train.optimiser import build_optimizer
 
 TOGETHER = 20
 """Steps that are timed as one: what happens every 10 or 20 steps must be in it."""
-PRIOR, INFORMATION = {"prior": {"kind": "estimated"}}, {"information": {"weight": 0.3}}
+PRIOR, INFORMATION = ({name: RECIPES["plus"][name]} for name in ("prior", "information"))
+STANDARDISE = {"standardise": True}
+AUGMENT = {"augment": DIGIT_CHANGES.model_dump()}
+CONSISTENCY = {"consistency": RECIPES["plus"]["consistency"]}
 PARTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "plain": ({}, None),
     "prior": (PRIOR, None),
     "information": (INFORMATION, None),
     "prior, information": ({**PRIOR, **INFORMATION}, 1.03),
-    "standardise": ({"standardise": True}, None),
-    "augment": ({"augment": {"shift": 2, "rotate": 10, "scale": 0.1, "contrast": 0.3, "invert": 0.5}}, None),
+    "standardise": (STANDARDISE, None),
+    "augment": (AUGMENT, None),
+    "consistency": (CONSISTENCY, None),
+    "recipe plus": ({**PRIOR, **INFORMATION, **STANDARDISE, **AUGMENT, **CONSISTENCY}, None),
     "average": ({"average": {"decay": 0.999, "start": 0.0}}, None),
     "discrepancy.steps=2": ({"discrepancy": {"steps": 2}}, None),
-    "consistency": ({"consistency": {"weight": 1.0}}, None),
     "pseudo": ({"pseudo": {"weight": 0.1, "start": 0.0}}, None),
 }
 """Settings of each part, and the largest ratio to the plain method that is wanted."""
