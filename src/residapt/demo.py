@@ -14,9 +14,11 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.methods.recipes import RECIPES, split_plus
 from residapt.models.lenet import LeNet
 from residapt.rank import RankConfig
 from residapt.settings import Settings
+from residapt.streams.standardise import standardised
 from residapt.train import Callback, Evaluation, GroupConfig, Method, TrainConfig, accuracy
 
 TITLES = {"source_only": "source only", "dann_flip": "DANN", "rpt_fixed": "RPT, fixed ranks", "rpt": "RPT"}
@@ -86,15 +88,21 @@ def run_demo(
     callbacks: Callable[[str], Iterable[Callback]] = lambda title: (),
     on_method: Callable[[Method], None] = lambda method: None,
 ) -> list[DemoResult]:
-    """Train the source network once, then every method from it; labels of the target only score the result."""
+    """Train the source network once, then every method from it; labels of the target only score the result.
+
+    Methods with a + have the recipe ``plus`` and start from a network that standardises each image.
+    """
     config = config or DemoConfig()
     data = demo_data(config, seed)
-    torch.manual_seed(seed)
-    network = LeNet()
-    first = _train_source(network, data, config, seed, callbacks)
-    results = [first]
+    networks, results = {}, []
+    for plus in sorted({False, *(split_plus(name)[1] for name in methods)}):
+        torch.manual_seed(seed)
+        networks[plus] = standardised(LeNet()) if plus else LeNet()
+        title = "source_only+" if plus else "source_only"
+        results.append(_train_source(title, networks[plus], data, config, seed, callbacks))
     for name in methods:
-        method, seconds, before = _adapt(name, copy.deepcopy(network), data, config, seed, callbacks)
+        network = copy.deepcopy(networks[split_plus(name)[1]])
+        method, seconds, before = _adapt(name, network, data, config, seed, callbacks)
         on_method(method)
         added = sum(parameter.numel() for parameter in method.two.transforms.parameters())
         score = accuracy(method, data.held_out)
@@ -103,7 +111,12 @@ def run_demo(
 
 
 def _train_source(
-    network: nn.Module, data: DemoData, config: DemoConfig, seed: int, callbacks: Callable[[str], Iterable[Callback]]
+    title: str,
+    network: nn.Module,
+    data: DemoData,
+    config: DemoConfig,
+    seed: int,
+    callbacks: Callable[[str], Iterable[Callback]],
 ) -> DemoResult:
     train = TrainConfig(
         steps=config.source_steps, batch_size=128, beta1=0.9, seed=seed, network=GroupConfig(lr=1e-3), log_every=20
@@ -114,11 +127,11 @@ def _train_source(
         source_pair(data.pair.source),
         method=config.method,
         train=train,
-        callbacks=callbacks(TITLES["source_only"]),
+        callbacks=callbacks(TITLES.get(title, title)),
     )
     started = time.monotonic()
     method = trainer.run()
-    return DemoResult("source_only", seed, accuracy(method, data.held_out), time.monotonic() - started, 0, {}, {})
+    return DemoResult(title, seed, accuracy(method, data.held_out), time.monotonic() - started, 0, {}, {})
 
 
 def _adapt(
@@ -130,14 +143,16 @@ def _adapt(
     callbacks: Callable[[str], Iterable[Callback]],
 ) -> tuple[Method, float, dict[str, tuple[int, int]]]:
     train = config.train.model_copy(update={"steps": config.steps, "seed": seed})
-    settings = config.method.model_copy(
+    plain, plus = split_plus(name)
+    settings = config.method.with_parts(RECIPES["plus"]) if plus else config.method
+    settings = settings.model_copy(
         update={
-            "transform": config.method.transform.model_copy(update={"seed": seed}),
-            "discrepancy": config.method.discrepancy.model_copy(update={"seed": seed}),
+            "transform": settings.transform.model_copy(update={"seed": seed}),
+            "discrepancy": settings.discrepancy.model_copy(update={"seed": seed}),
         }
     )
     trainer = make_trainer(
-        name, network, data.pair, method=settings, train=train, callbacks=callbacks(TITLES.get(name, name))
+        plain, network, data.pair, method=settings, train=train, callbacks=callbacks(TITLES.get(name, name))
     )
     before = trainer.method.two.ranks()
     started = time.monotonic()

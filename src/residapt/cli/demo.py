@@ -31,6 +31,7 @@ def demo(
 
     from residapt.demo import run_demo
     from residapt.methods import check_method
+    from residapt.methods.recipes import split_plus
     from residapt.run import RunDirectory
     from residapt.train.metrics import MetricsFile
     from residapt.train.progress import ProgressBar
@@ -39,7 +40,7 @@ def demo(
         torch.set_num_threads(threads)
     names = tuple(name for name in methods.split(",") if name)
     for name in names:
-        check_method(name)
+        check_method(split_plus(name)[0])
     run = RunDirectory.create(out)
     console.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
     results: list[DemoResult] = []

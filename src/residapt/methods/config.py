@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -211,3 +212,8 @@ class MethodConfig(Settings):
     """Pseudo-labels by class centroids."""
     augment: AugmentConfig = AugmentConfig()
     """Random changes of the labelled source images in each step."""
+
+    def with_parts(self, parts: Mapping[str, Any]) -> MethodConfig:
+        """These settings with whole parts replaced, as a recipe gives them; what is not a method's is left out."""
+        known = {name: part for name, part in parts.items() if name in type(self).model_fields}
+        return type(self).parse({**self.model_dump(), **known})

@@ -105,13 +105,7 @@ PLUS = replace(
         "them. The same for every method that reads both domains."
     ),
     train=COMMON.train.model_copy(update={"transform": GroupConfig(lr=1e-3)}),
-    method=MethodConfig.parse(
-        {
-            **COMMON.method.model_dump(),
-            **{name: part for name, part in RECIPES["plus"].items() if name in MethodConfig.model_fields},
-            "augment": DIGIT_CHANGES,
-        }
-    ),
+    method=COMMON.method.with_parts({**RECIPES["plus"], "augment": DIGIT_CHANGES}),
     standardise=bool(RECIPES["plus"]["model"]["standardise"]),
 )
 
