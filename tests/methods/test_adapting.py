@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,17 @@ def test_changed_target_images_are_compared_with_the_images_as_they_are(kind: st
     expected = float(consistency(logits, other, kind, 0.4))
     assert expected > 0
     assert float(losses.parts["consistency"].detach()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_consistency_counts_from_its_start_on_and_its_ramp_begins_there() -> None:
+    parts = {"consistency": {"weight": 0.5, "gamma": 3.0, "start": 0.5}}
+    assert "consistency" not in first_losses("rpt", parts, progress=0.49)[0].parts
+    for progress in (0.5, 0.75):
+        with_it = first_losses("rpt", parts, progress)[0]
+        without = first_losses("rpt", {}, progress)[0]
+        weight = 0.5 * (2 / (1 + math.exp(-3 * (progress - 0.5) / 0.5)) - 1)
+        added = with_it.total - without.total
+        torch.testing.assert_close(added, weight * with_it.parts["consistency"], atol=1e-9, rtol=1e-6)
 
 
 def test_pseudo_labels_count_late_and_come_from_the_centroids() -> None:

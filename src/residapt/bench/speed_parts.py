@@ -27,7 +27,7 @@ TOGETHER = 20
 PRIOR, INFORMATION = ({name: RECIPES["plus"][name]} for name in ("prior", "information"))
 STANDARDISE = {"standardise": True}
 AUGMENT = {"augment": DIGIT_CHANGES.model_dump()}
-CONSISTENCY = {"consistency": RECIPES["plus"]["consistency"]}
+CONSISTENCY = {"consistency": {**RECIPES["plus"]["consistency"], "start": 0.0}}
 PARTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "plain": ({}, None),
     "prior": (PRIOR, None),

@@ -123,11 +123,12 @@ class AdaptingMethod(Method):
             assumed = None if self.prior is None else self.prior.target
             part = information_maximisation(gather_features(target.logits), assumed)
             found["information"] = (sure.weight * ramp(progress, sure.gamma), part)
-        if alike.weight > 0:
+        if alike.weight > 0 and progress >= alike.start:
             view = batch.target if self.view is None else self.view(batch.target)
             changed = self.two.outputs(view, stream="target", residuals=residuals).logits
             part = consistency(target.logits, changed, alike.kind, alike.threshold)
-            found["consistency"] = (alike.weight * ramp(progress, alike.gamma), part)
+            since = (progress - alike.start) / (1 - alike.start)
+            found["consistency"] = (alike.weight * ramp(since, alike.gamma), part)
         if self.centroids is not None and self._centroid_layer is not None:
             found |= self._pseudo(self.centroids, target.inner[self._centroid_layer], target.logits, progress)
         return found

@@ -157,7 +157,9 @@ class ConsistencyConfig(Settings):
     weight: float = Field(0.0, ge=0)
     """Weight in the network's loss; 0 leaves it out."""
     gamma: float = Field(10.0, ge=0)
-    """Steepness of the ramp of that weight, as discrepancy.gamma."""
+    """Steepness of the ramp of that weight, as discrepancy.gamma, from its start on."""
+    start: float = Field(0.0, ge=0, lt=1)
+    """Share of the training after which it counts: too early it holds on to what is still wrong."""
     kind: Literal["kl", "fixmatch"] = "kl"
     """KL divergence of the predictions, or cross-entropy to sure predictions alone (FixMatch)."""
     threshold: float = Field(0.95, ge=0, le=1)

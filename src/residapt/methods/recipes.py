@@ -88,7 +88,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "plus": {
         "prior": {"kind": "estimated", "decay": 0.995},
         "information": {"weight": 0.3},
-        "consistency": {"weight": 1.0, "kind": "fixmatch"},
+        "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
         "model": {"standardise": True},
     },
 }
