@@ -9,7 +9,7 @@ from residapt.errors import DataError
 
 
 def record(method: str, seed: int, accuracy: float, *, steps: int = 2000, **plan: str) -> dict[str, object]:
-    settings = {"arch": "lenet", "note": "", "varied": "all", "recipe": "common", **plan}
+    settings = {"task": "svhn-mnist", "arch": "lenet", "note": "", "varied": "all", "recipe": "common", **plan}
     settings |= {"source": {"steps": 4000}, "train": {"steps": steps}}
     return {"plan": {"method": method, "seed": seed, **settings}, "accuracy": {"target_test": accuracy}}
 
@@ -54,6 +54,14 @@ def test_runs_of_different_length_are_not_paired():
     with pytest.raises(DataError, match="2000, 4000 steps: say which with --steps"):
         paired_difference(records, "rpt", "dann_flip")
     assert paired_difference(records, "rpt", "dann_flip", steps=4000).differences == {0: 15.0}
+
+
+def test_runs_of_different_tasks_are_not_paired():
+    records = [record(method, 0, score) for method, score in (("rpt", 80.0), ("dann_flip", 79.0))]
+    records += [record(method, 0, score, task="mnist-usps") for method, score in (("rpt", 95.0), ("dann_flip", 90.0))]
+    with pytest.raises(DataError, match="runs of mnist-usps, svhn-mnist: say which with --task"):
+        paired_difference(records, "rpt", "dann_flip")
+    assert paired_difference(records, "rpt", "dann_flip", task="mnist-usps").differences == {0: 5.0}
 
 
 def test_nothing_in_common_is_said():

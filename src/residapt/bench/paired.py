@@ -51,6 +51,7 @@ def paired_difference(
     first: str,
     second: str,
     *,
+    task: str | None = None,
     arch: str = "lenet",
     note: str = "",
     recipe: str = "common",
@@ -59,16 +60,21 @@ def paired_difference(
     """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
 
     A ``+`` behind a method's name stands for the recipe plus. Only runs of the same length are paired; ``steps`` says
-    of which where there are several. The source network as it is goes with any.
+    of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
     """
     scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
+    tasks = set()
     for record in records:
         plan = record["plan"]
         name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
         chosen = plan["arch"] == arch and plan["note"] == note and plan["varied"] == "all"
+        chosen = chosen and task in (None, plan["task"])
         if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
+            tasks.add(plan["task"])
             by_seed = scores[name].setdefault(adaptation_steps(plan), {})
             by_seed[plan["seed"]] = record["accuracy"]["target_test"]
+    if len(tasks) > 1:
+        raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
     pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
     pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
     if len(pairs) > 1:

@@ -33,6 +33,7 @@ def paired(
     file: Annotated[Path, typer.Argument(help="JSONL file of records.")],
     first: Annotated[str, typer.Argument(help="A method.")],
     second: Annotated[str, typer.Argument(help="The method that it is compared with.")],
+    task: Annotated[str | None, typer.Option(help="Only runs of this task, where there are several.")] = None,
     arch: Annotated[str, typer.Option(help="Network.")] = "lenet",
     note: Annotated[str, typer.Option(help="Only runs with this note.")] = "",
     recipe: Annotated[
@@ -43,7 +44,9 @@ def paired(
     """Difference of two methods over the seeds that both have, with its 95 % interval."""
     from residapt.bench.paired import paired_difference
 
-    found = paired_difference(records_of([file]), first, second, arch=arch, note=note, recipe=recipe, steps=steps)
+    found = paired_difference(
+        records_of([file]), first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps
+    )
     console.print(found.text(), highlight=False, soft_wrap=True)
 
 
