@@ -32,6 +32,15 @@ def test_every_run_has_its_curve_and_every_recipe_its_colour() -> None:
         curves_figure(records, ["adda"])
 
 
+def test_a_curve_begins_at_the_source_network_of_its_recipe() -> None:
+    records = [record("rpt", 80), record("rpt", 95, recipe="plus"), record("source_only", 60)]
+    root = ElementTree.fromstring(curves_figure(records, ["rpt"]))
+    paths = [line.get("points", "").split() for line in root.iter(f"{SVG}polyline")]
+    assert [len(points) for points in paths] == [3, 2]  # the recipe plus has no record of its source network
+    heights = [float(point.split(",")[1]) for point in paths[0]]
+    assert heights == sorted(heights, reverse=True)  # 60, 75, 80: upwards on the page
+
+
 def test_sweeps_are_in_order_beside_the_line_of_dann() -> None:
     records = [record("rpt", 80 + w, note="sweep stream_weight", stream_weight=w) for w in (10.0, 0.1, 0.0)]
     records.append(record("rpt", 81))  # λs = 1 is the plain run
