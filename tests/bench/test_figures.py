@@ -45,6 +45,8 @@ def test_sweeps_are_in_order_beside_the_line_of_dann() -> None:
     records = [record("rpt", 80 + w, note="sweep stream_weight", stream_weight=w) for w in (10.0, 0.1, 0.0)]
     records.append(record("rpt", 81))  # λs = 1 is the plain run
     records += [record("dann_flip", 79), record("dann_flip", 81), record("dann_flip", 99, recipe="plus")]
+    records.append(record("dann_flip", 20))
+    records[-1]["plan"]["seed"] = 1  # no run of the sweep has this seed
     picture = sweep_figure(records)
     root = ElementTree.fromstring(picture)
     (path,) = [line.get("points", "") for line in root.iter(f"{SVG}polyline")]

@@ -25,22 +25,28 @@ class Sweep:
     points: list[tuple[float, float]]
     """Weight and accuracy, in order; a weight of 0 has no place on a logarithmic axis and is left out."""
     dann: float | None
-    """Mean accuracy of DANN at the same number of steps."""
+    """Mean accuracy of DANN with the same seeds and number of steps."""
 
 
 def sweeps_of(records: Sequence[Record]) -> Iterator[Sweep]:
     """Those of the two sweeps that have runs; the unchanged runs of the same seeds and length belong to both."""
     for note, (heading, value_of) in SWEEPS.items():
         swept = [r for r in records if r["plan"]["note"] == note]
-        starts = {(r["plan"]["seed"], adaptation_steps(r["plan"])) for r in swept}
-        lengths = {steps for _, steps in starts}
-        plain = [r for r in records if _is_plain(r["plan"], "rpt")]
-        runs = [*swept, *(r for r in plain if (r["plan"]["seed"], adaptation_steps(r["plan"])) in starts)]
-        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs if value_of(r["plan"]) > 0)
-        dann = [r for r in records if _is_plain(r["plan"], "dann_flip") and adaptation_steps(r["plan"]) in lengths]
+        starts = {_start(r["plan"]) for r in swept}
+        rpt, dann = (
+            [r for r in records if _is_plain(r["plan"], method) and _start(r["plan"]) in starts]
+            for method in ("rpt", "dann_flip")
+        )
+        runs = [r for r in (*swept, *rpt) if value_of(r["plan"]) > 0]
+        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs)
         if points:
             level = statistics.fmean(r["accuracy"]["target_test"] for r in dann) if dann else None
             yield Sweep(heading, points, level)
+
+
+def _start(plan: Record) -> tuple[int, int]:
+    """Seed and length: what runs must share to be held against each other."""
+    return plan["seed"], adaptation_steps(plan)
 
 
 def _is_plain(plan: Record, method: str) -> bool:
