@@ -67,10 +67,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def plans(*methods: str, pairs: tuple[str, ...] = ("a-w",), seeds: range = range(1), **more: Any) -> list[OfficePlan]:
-    changes = ["train.steps=3", "train.batch_size=4", "train.evaluate_every=2", "rank.every=1", "rank.step=0.3"]
+def plans(
+    *methods: str,
+    pairs: tuple[str, ...] = ("a-w",),
+    seeds: range = range(1),
+    changes: tuple[str, ...] = (),
+    **more: Any,
+) -> list[OfficePlan]:
+    short = ["train.steps=3", "train.batch_size=4", "train.evaluate_every=2"]
+    short += ["rank.start=0", "rank.every=1", "rank.step=0.3"]
     source = OfficeSource(steps=2, batch_size=4)
-    return office_plans(pairs, methods, seeds, network=NETWORK, source=source, changes=changes, **more)
+    return office_plans(pairs, methods, seeds, network=NETWORK, source=source, changes=[*short, *changes], **more)
 
 
 def test_activations_are_those_of_the_frozen_stages(root: Path, cache: Path) -> None:
@@ -165,7 +172,7 @@ def test_source_only_is_one_run_whatever_the_loop_says() -> None:
 
 def test_rank_selection_makes_another_run_of_rpt_only() -> None:
     for method, same in (("dann_flip", True), ("rpt_fixed", True), ("rpt", False)):
-        one, other = (plans(method, changes=[f"rank.every={every}"])[0] for every in (75, 37))
+        one, other = (plans(method, changes=(f"rank.every={every}",))[0] for every in (75, 37))
         assert (one.key() == other.key()) is same, method
 
 
