@@ -67,8 +67,8 @@ def paired_difference(
     for record in records:
         plan = record["plan"]
         name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
-        chosen = plan["arch"] == arch and plan["note"] == note and plan["varied"] == "all"
-        chosen = chosen and task in (None, plan["task"])
+        same = plan["arch"] == arch and plan["note"] == note and task in (None, plan["task"])
+        chosen = same and plan["varied"] == "all"
         if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
             tasks.add(plan["task"])
             by_seed = scores[name].setdefault(adaptation_steps(plan), {})
