@@ -9,7 +9,7 @@ from small_digits import small_digits, small_plans
 from residapt.bench import grid, resumable
 from residapt.bench.execute import execute
 from residapt.bench.plan import Plan, make_plans
-from residapt.bench.recipe_plans import recipe_plans
+from residapt.bench.recipe_plans import each_setting, recipe_plans
 from residapt.data.augment import AugmentConfig
 from residapt.errors import DataError, Interrupted
 from residapt.methods import DiscrepancyConfig, MethodConfig
@@ -122,3 +122,15 @@ def test_precision_is_a_setting_of_the_run_and_reaches_the_network(tmp_path: Pat
     assert curves[0] != curves[1]
     assert curves[0] == pytest.approx(curves[1], rel=0.05)
     assert len(list(cache.glob("*.safetensors"))) == 2, "each precision has a warm start of its own"
+
+
+def test_every_try_has_its_own_settings_and_is_named_by_them():
+    tried = each_setting(["stream_weight=0.1", "rank.weight=2  rank.every=7"], ["train.steps=5"], "second round:")
+    assert [note for _, note in tried] == ["second round: stream_weight=0.1", "second round: rank.weight=2 rank.every=7"]
+    first, second = [
+        recipe_plans("mnist-usps", "lenet", ["rpt"], [0], changes=changes, note=note)[0] for changes, note in tried
+    ]
+    assert (first.settings.stream_weight, second.settings.stream_weight) == (0.1, 1.0)
+    assert (second.settings.rank.weight, second.settings.rank.every) == (2.0, 7)
+    assert first.train.steps == second.train.steps == 5
+    assert each_setting([], ["a=1"], "as it is") == [(["a=1"], "as it is")]

@@ -60,6 +60,13 @@ def recipe_plans(
     return sorted(plans, key=lambda plan: plan.seed)
 
 
+def each_setting(each: Sequence[str], changes: Sequence[str], note: str) -> list[tuple[list[str], str]]:
+    """Changes and note of every setting to try; ``each`` entry holds one or more changes (``a.b=c d=e``)."""
+    if not each:
+        return [(list(changes), note)]
+    return [([*changes, *entry.split()], f"{note} {' '.join(entry.split())}".strip()) for entry in each]
+
+
 def _configuration(recipe: Recipe, steps: int | None, changes: Sequence[str]) -> Config:
     looks = {"train": {"evaluate_every": EVALUATE_EVERY, "log_every": LOG_EVERY}}
     base = {"train": recipe.train.model_dump(mode="json"), **recipe.method.model_dump(mode="json")}

@@ -52,29 +52,37 @@ def grid_command(task: str, title: str) -> None:
         note: Annotated[str, typer.Option(help="Name of a sweep or an ablation; part of the record.")] = "",
         tries: Annotated[int, typer.Option(min=1, help="Settings tried before, for the record.")] = 1,
         changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
+        each: Annotated[
+            list[str] | None,
+            typer.Option(help="A try of its own with these settings (key=value key=value), which become its note."),
+        ] = None,
         out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
         cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
     ) -> None:
-        from residapt.bench.recipe_plans import recipe_plans
+        from residapt.bench.recipe_plans import each_setting, recipe_plans
 
         if vary not in ("all", "order"):
             raise ConfigError(f"--vary {vary!r}: use 'all' or 'order'.")
         if counts not in ("all", "balanced", "skewed"):
             raise ConfigError(f"--counts {counts!r}: use 'all', 'balanced' or 'skewed'.")
-        plans = recipe_plans(
-            task,
-            arch,
-            [name for name in methods.split(",") if name],
-            range(first_seed, first_seed + seeds),
-            recipe=recipe,
-            steps=steps,
-            source_steps=source_steps,
-            changes=changes or (),
-            varied=vary,
-            counts=counts,
-            note=note,
-            tries=tries,
-        )
+        plans = [
+            plan
+            for changed, named in each_setting(each or (), changes or (), note)
+            for plan in recipe_plans(
+                task,
+                arch,
+                [name for name in methods.split(",") if name],
+                range(first_seed, first_seed + seeds),
+                recipe=recipe,
+                steps=steps,
+                source_steps=source_steps,
+                changes=changed,
+                varied=vary,
+                counts=counts,
+                note=named,
+                tries=tries,
+            )
+        ]
         _run(plans, out or RESULTS / f"{task}.jsonl", data, cache, engine, jobs, address)
 
 
