@@ -38,6 +38,13 @@ def test_a_published_method_without_runs_has_empty_cells():
     assert found["ours"] == found["std"] == found["n"] == found["diff"] == ""
 
 
+def test_what_goes_beyond_the_paper_has_no_published_number():
+    rows = [row for row in rows_of([record("rpt", 97.0, recipe="plus")]) if (row.arch, row.method) == ("lenet", "rpt")]
+    found = {row.recipe: dict(zip(HEADINGS, row.cells(), strict=True)) for row in rows}
+    assert (found["plus"]["paper"], found["plus"]["diff"], found["plus"]["ours"]) == ("", "", "97.0")
+    assert (found[""]["paper"], found[""]["ours"]) == ("84.7", "")
+
+
 def test_one_run_has_no_spread():
     assert cells(rows_of([record("rpt", 84.0)]), "rpt")["std"] == ""
 

@@ -53,8 +53,8 @@ class Row:
 
     @property
     def published(self) -> Published | None:
-        """The paper's number."""
-        return PUBLISHED.get(self.task, {}).get((self.arch, self.method))
+        """The paper's number; nothing was published for what goes beyond the paper."""
+        return None if self.recipe == "plus" else PUBLISHED.get(self.task, {}).get((self.arch, self.method))
 
     def cells(self) -> tuple[str, ...]:
         """Text of the columns of ``HEADINGS``."""
@@ -82,7 +82,7 @@ def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
     groups = run_groups(records)
     for task in sorted({group.task for group in groups}):
         for arch, method in PUBLISHED.get(task, {}):
-            if not any(group[:3] == (task, arch, method) for group in groups):
+            if not any(group[:3] == (task, arch, method) and group.recipe != "plus" for group in groups):
                 groups[RunGroup(task, arch, method, recipe="", steps=0, varied="", note="")] = []
     return [_row(group, groups[group]) for group in sorted(groups)]
 
