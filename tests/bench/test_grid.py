@@ -126,7 +126,10 @@ def test_precision_is_a_setting_of_the_run_and_reaches_the_network(tmp_path: Pat
 
 def test_every_try_has_its_own_settings_and_is_named_by_them():
     tried = each_setting(["stream_weight=0.1", "rank.weight=2  rank.every=7"], ["train.steps=5"], "second round:")
-    assert [note for _, note in tried] == ["second round: stream_weight=0.1", "second round: rank.weight=2 rank.every=7"]
+    assert [note for _, note in tried] == [
+        "second round: stream_weight=0.1",
+        "second round: rank.weight=2 rank.every=7",
+    ]
     first, second = [
         recipe_plans("mnist-usps", "lenet", ["rpt"], [0], changes=changes, note=note)[0] for changes, note in tried
     ]

@@ -18,7 +18,7 @@ def record(method: str, value: float, **plan: object) -> dict[str, object]:
 
 
 def cells(rows: list, method: str) -> dict[str, str]:
-    row = next(row for row in rows if row.method == method and row.arch == "lenet")
+    row = next(row for row in rows if row.group.method == method and row.group.arch == "lenet")
     return dict(zip(HEADINGS, row.cells(), strict=True))
 
 
@@ -39,8 +39,12 @@ def test_a_published_method_without_runs_has_empty_cells():
 
 
 def test_what_goes_beyond_the_paper_has_no_published_number():
-    rows = [row for row in rows_of([record("rpt", 97.0, recipe="plus")]) if (row.arch, row.method) == ("lenet", "rpt")]
-    found = {row.recipe: dict(zip(HEADINGS, row.cells(), strict=True)) for row in rows}
+    rows = [
+        row
+        for row in rows_of([record("rpt", 97.0, recipe="plus")])
+        if (row.group.arch, row.group.method) == ("lenet", "rpt")
+    ]
+    found = {row.group.recipe: dict(zip(HEADINGS, row.cells(), strict=True)) for row in rows}
     assert (found["plus"]["paper"], found["plus"]["diff"], found["plus"]["ours"]) == ("", "", "97.0")
     assert (found[""]["paper"], found[""]["ours"]) == ("84.7", "")
 
@@ -51,15 +55,15 @@ def test_one_run_has_no_spread():
 
 def test_runs_with_another_note_are_other_rows():
     rows = rows_of([record("rpt", 84.0), record("rpt", 50.0, note="lambda_s = 100")])
-    assert sorted(len(row.values) for row in rows if row.method == "rpt" and row.arch == "lenet") == [1, 1]
+    assert sorted(len(row.values) for row in rows if row.group.method == "rpt" and row.group.arch == "lenet") == [1, 1]
 
 
 def test_runs_of_another_length_are_other_rows_but_the_warm_start_is_one():
     other = {"train": {"steps": 4000}}
     rows = rows_of([record(method, 80.0, **plan) for method in ("rpt", "source_only") for plan in ({}, other)])
-    lengths = [row.cells()[HEADINGS.index("steps")] for row in rows if row.method == "rpt"]
+    lengths = [row.cells()[HEADINGS.index("steps")] for row in rows if row.group.method == "rpt"]
     assert lengths[:2] == ["2,000", "4,000"]
-    assert [len(row.values) for row in rows if row.method == "source_only" and row.arch == "lenet"] == [2]
+    assert [len(row.values) for row in rows if row.group.method == "source_only" and row.group.arch == "lenet"] == [2]
 
 
 def test_markdown_has_a_line_for_every_row():

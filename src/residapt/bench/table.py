@@ -39,14 +39,7 @@ WORDS = ("task", "network", "method", "recipe", "varied")
 class Row:
     """One line of a table."""
 
-    task: str
-    arch: str
-    method: str
-    recipe: str
-    steps: int
-    """Of adaptation."""
-    varied: str
-    note: str
+    group: RunGroup
     values: tuple[float, ...]
     train: tuple[float, ...]
     source: tuple[float, ...]
@@ -54,23 +47,24 @@ class Row:
     @property
     def published(self) -> Published | None:
         """The paper's number; nothing was published for what goes beyond the paper."""
-        return None if self.recipe == "plus" else PUBLISHED.get(self.task, {}).get((self.arch, self.method))
+        group = self.group
+        return None if group.recipe == "plus" else PUBLISHED.get(group.task, {}).get((group.arch, group.method))
 
     def cells(self) -> tuple[str, ...]:
         """Text of the columns of ``HEADINGS``."""
-        paper = self.published
+        group, paper = self.group, self.published
         mean = statistics.fmean(self.values) if self.values else None
         return (
-            self.task,
-            self.arch,
-            self.method,
-            self.recipe if not self.note else f"{self.recipe}, {self.note}",
-            f"{self.steps:,}" if self.steps else "",
+            group.task,
+            group.arch,
+            group.method,
+            group.recipe if not group.note else f"{group.recipe}, {group.note}",
+            f"{group.steps:,}" if group.steps else "",
             f"{paper.percent:.1f}" if paper else "",
             "" if mean is None else f"{mean:.1f}",
             f"{statistics.stdev(self.values):.2f}" if len(self.values) > 1 else "",
             str(len(self.values)) if self.values else "",
-            self.varied if self.values else "",
+            group.varied if self.values else "",
             f"{mean - paper.percent:+.1f}" if paper and mean is not None else "",
             f"{statistics.fmean(self.train):.1f}" if self.train else "",
             f"{statistics.fmean(self.source):.1f}" if self.source else "",
@@ -90,12 +84,12 @@ def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
 def _row(group: RunGroup, records: list[dict[str, Any]]) -> Row:
     scores = [record["accuracy"] for record in records]
     values, train, source = (tuple(s[name] for s in scores) for name in ("target_test", "target_train", "source_test"))
-    return Row(*group, values, train, source)
+    return Row(group, values, train, source)
 
 
 def rich_tables(rows: Iterable[Row]) -> Group:
     """For a terminal: a table for each task and network."""
-    return Group(*(_rich_table(heading, list(same)) for heading, same in groupby(rows, lambda r: (r.task, r.arch))))
+    return Group(*(_rich_table(heading, list(same)) for heading, same in groupby(rows, lambda row: row.group[:2])))
 
 
 def _rich_table(heading: tuple[str, str], rows: Sequence[Row]) -> Table:

@@ -7,8 +7,6 @@ work as they do for RPT.
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -16,11 +14,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from residapt.errors import ModelError
 from residapt.streams import Outputs, TwoStream
 from residapt.streams.two_stream import Residuals
 from residapt.transform import TransformConfig
-from residapt.transform.layers import is_inside
+from residapt.transform.layers import is_inside, matching
 
 
 def parameter_owners(model: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -40,7 +37,7 @@ class SeparateStreams(TwoStream):
     def __init__(self, model: nn.Module, config: TransformConfig, layers: Sequence[str] = ("*",)) -> None:
         super().__init__(model, config.model_copy(update={"include": ()}))
         owners = parameter_owners(model)
-        chosen = _matching(layers, list(owners))
+        chosen = matching(layers, list(owners), "two_stream.layers")
         self.separate_layers = {
             layer: names for layer, names in owners.items() if layer in chosen and not is_inside(layer, self.frozen)
         }
@@ -84,20 +81,6 @@ class SeparateStreams(TwoStream):
         residuals: Residuals | None,
     ) -> Any:
         return functional_call(self.model, self.live_target_state(), (x, *args), kwargs)
-
-
-def _matching(patterns: Sequence[str], names: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for pattern in patterns:
-        hits = fnmatch.filter(names, pattern)
-        if not hits:
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or list(names[:3])
-            raise ModelError(
-                f"two_stream.layers: the pattern '{pattern}' matches none of the {len(names)} layers. "
-                f"Layers have names like {', '.join(near)}."
-            )
-        found.update(hits)
-    return found
 
 
 def _key(name: str) -> str:

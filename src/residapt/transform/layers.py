@@ -26,10 +26,11 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
             "ConvTranspose1d/2d/3d and MultiheadAttention; use method='dann' to adapt without transforms."
         )
     names = [layer.name for layer in layers]
-    chosen = _matching(config.include, names, "include") - _matching(config.exclude, names, "exclude")
+    chosen = matching(config.include, names, "transform.include")
+    chosen -= matching(config.exclude, names, "transform.exclude")
     chosen &= _up_to_features(model, config.features, names)
     chosen = {name for name in chosen if not _is_frozen(name, config.freeze)}
-    _matching(config.ranks, names, "ranks")
+    matching(config.ranks, names, "transform.ranks")
     if not chosen:
         raise ModelError(
             f"transform.include={list(config.include)}, exclude={list(config.exclude)}, "
@@ -74,14 +75,15 @@ def _ranks_of(layer: LayerMatrix, outputs: int, inputs: int, config: TransformCo
     return (left, right) if min(left, right) > 0 else (0, 0)
 
 
-def _matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> set[str]:
+def matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> set[str]:
+    """The names that a pattern matches; a pattern of ``setting`` that matches none is refused."""
     found: set[str] = set()
     for pattern in patterns:
         hits = fnmatch.filter(names, pattern)
         if not hits:
             near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or list(names[:3])
             raise ModelError(
-                f"transform.{setting}: the pattern '{pattern}' matches none of the {len(names)} layers. "
+                f"{setting}: the pattern '{pattern}' matches none of the {len(names)} layers. "
                 f"Layers have names like {', '.join(near)}."
             )
         found.update(hits)
