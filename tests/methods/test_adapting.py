@@ -344,6 +344,17 @@ def test_consistency_counts_from_its_start_on_and_its_ramp_begins_there() -> Non
         torch.testing.assert_close(added, weight * with_it.parts["consistency"], atol=1e-9, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ADAPTING)
+def test_after_its_end_the_discrepancy_no_longer_counts(name: str) -> None:
+    parts = {"discrepancy": {"end": 0.5}}
+    for progress, counts in ((0.49, True), (0.5, False), (1.0, False)):
+        losses = first_losses(name, parts, progress)[0]
+        free = first_losses(name, {"discrepancy": {"weight": 0.0}}, progress)[0]
+        assert float(losses.parts["confusion"].detach()) != 0
+        assert (abs(float(losses.total.detach() - free.total.detach())) > 1e-9) is counts
+    assert DiscrepancyConfig(weight=0.7, gamma=0.0).weight_at(1.0) == 0.7, "by default it counts to the last step"
+
+
 def test_pseudo_labels_count_late_and_come_from_the_centroids() -> None:
     parts = {"pseudo": {"weight": 0.2, "start": 0.5}}
     early, trainer = first_losses("dann_flip", parts, progress=0.4)

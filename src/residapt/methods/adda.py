@@ -29,7 +29,6 @@ from residapt.methods.registry import register
 from residapt.methods.separate import SeparateStreams
 from residapt.streams import Outputs
 from residapt.train.method import Losses, weighted_sum
-from residapt.train.schedule import ramp
 
 
 class ADDA(AdaptingMethod):
@@ -54,8 +53,7 @@ class ADDA(AdaptingMethod):
         found = self._mapping(source, target, counts)
         assert found.own is not None
         parts = {"confusion": found.network, "domain": found.own}
-        settings = self.config.discrepancy
-        weights = {"confusion": settings.weight * ramp(progress, settings.gamma)}
+        weights = {"confusion": self.config.discrepancy.weight_at(progress)}
         if batch.few is not None and batch.few_labels is not None:
             parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
             weights["target_class"] = self.config.few_weight

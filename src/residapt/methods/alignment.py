@@ -17,7 +17,6 @@ from residapt.methods.discrepancy import Discrepancy
 from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, weighted_sum
-from residapt.train.schedule import ramp
 from residapt.transform import ResidualTransform
 
 
@@ -47,8 +46,7 @@ class Alignment(AdaptingMethod):
 
     def discrepancy_weight(self, progress: float) -> float:
         """Weight of the discrepancy in the network's loss at training progress p."""
-        settings = self.config.discrepancy
-        return settings.weight * ramp(progress, settings.gamma)
+        return self.config.discrepancy.weight_at(progress)
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         """Further terms of a method: weight and value by name."""

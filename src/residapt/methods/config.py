@@ -10,6 +10,7 @@ from pydantic import Field
 from residapt.data.augment import AugmentConfig
 from residapt.rank import RankConfig
 from residapt.settings import Seed, Settings
+from residapt.train.schedule import ramp
 from residapt.transform import TransformConfig
 
 DiscrepancyName = Literal["flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e"]
@@ -44,6 +45,9 @@ class DiscrepancyConfig(Settings):
     """Weight of the discrepancy in the network's loss."""
     gamma: float = Field(10.0, ge=0)
     """Steepness of the ramp of that weight; 0 gives the full weight from the first step."""
+    end: float = Field(1.0, gt=0, le=1)
+    """Share of the training after which the discrepancy no longer counts, so that other losses on the target go on
+    alone."""
     hidden: tuple[int, ...] = (500, 500)
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -59,6 +63,10 @@ class DiscrepancyConfig(Settings):
     """Kernels of mk_mmd: DSN's 19 fixed widths, or DAN's five around the median distance of each batch."""
     multilinear: MultilinearConfig = MultilinearConfig()
     """Settings of rman, cdan and cdan_e."""
+
+    def weight_at(self, progress: float) -> float:
+        """The weight at training progress p: ramped up from the start, nothing after the end."""
+        return self.weight * ramp(progress, self.gamma) if progress < self.end or self.end == 1 else 0.0
 
 
 class TwoStreamConfig(Settings):
