@@ -67,3 +67,16 @@ def test_runs_of_different_tasks_are_not_paired():
 def test_nothing_in_common_is_said():
     with pytest.raises(DataError, match="no seed has a run of both 'rpt' and 'adda'"):
         paired_difference([record("rpt", 0, 80.0)], "rpt", "adda")
+
+
+def test_runs_can_be_compared_on_their_way():
+    points = {"rpt": (90.0, 95.0), "dann_flip": (85.0, 94.0)}
+    records = [
+        {**record(method, seed, ends[1]), "curve": [{"step": 1000, "target_test": ends[0] + seed * (method == "rpt")}]}
+        for method, ends in points.items()
+        for seed in (0, 2)
+    ]
+    assert paired_difference(records, "rpt", "dann_flip").differences == {0: 1.0, 2: 1.0}
+    assert paired_difference(records, "rpt", "dann_flip", at=1000).differences == {0: 5.0, 2: 7.0}
+    with pytest.raises(DataError, match="no seed"):
+        paired_difference(records, "rpt", "dann_flip", at=500)

@@ -56,11 +56,13 @@ def paired_difference(
     note: str = "",
     recipe: str = "common",
     steps: int | None = None,
+    at: int | None = None,
 ) -> PairedDifference:
     """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
 
     A ``+`` behind a method's name stands for the recipe plus. Only runs of the same length are paired; ``steps`` says
     of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
+    ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
     scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
     tasks = set()
@@ -71,8 +73,9 @@ def paired_difference(
         chosen = same and plan["varied"] == "all"
         if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
             tasks.add(plan["task"])
-            by_seed = scores[name].setdefault(adaptation_steps(plan), {})
-            by_seed[plan["seed"]] = record["accuracy"]["target_test"]
+            score = _score(record, at)
+            if score is not None:
+                scores[name].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
     if len(tasks) > 1:
         raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
     pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
@@ -89,3 +92,10 @@ def paired_difference(
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
+
+
+def _score(record: dict[str, Any], at: int | None) -> float | None:
+    """Target accuracy at the end or, from the curve, after ``at`` steps."""
+    if at is None:
+        return float(record["accuracy"]["target_test"])
+    return next((float(point["target_test"]) for point in record["curve"] if point["step"] == at), None)

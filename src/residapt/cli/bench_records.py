@@ -40,12 +40,13 @@ def paired(
         str, typer.Option(help="Only runs of this recipe; a method's name with + is of recipe plus.")
     ] = "common",
     steps: Annotated[int | None, typer.Option(help="Only runs of this length, where there are several.")] = None,
+    at: Annotated[int | None, typer.Option(help="Compare after so many steps of the runs, not at their end.")] = None,
 ) -> None:
     """Difference of two methods over the seeds that both have, with its 95 % interval."""
     from residapt.bench.paired import paired_difference
 
     found = paired_difference(
-        records_of([file]), first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps
+        records_of([file]), first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at
     )
     console.print(found.text(), highlight=False, soft_wrap=True)
 
