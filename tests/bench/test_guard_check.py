@@ -51,6 +51,14 @@ def test_runs_without_a_source_run_of_their_own_start_or_without_measurements_ar
     assert judge(records) == []
 
 
+def test_a_record_from_before_a_setting_goes_with_one_that_has_its_default():
+    old, new = record("source_only", 60.0, NEUTRAL), record("rpt", 70.0, NEUTRAL, precision="float32")
+    assert [item.change for item in judge([old, new])] == [10.0]
+    assert judge([old, record("rpt", 70.0, NEUTRAL, precision="bf16")]) == []
+    foreign = [record(method, 60.0, NEUTRAL, unknown="x") for method in ("source_only", "rpt")]
+    assert len(judge(foreign)) == 1
+
+
 def test_totals_count_mistakes_of_both_kinds():
     records = [record("source_only", 60.0, NEUTRAL)]
     records += [record("rpt", 40.0, WORSE), record("dann", 41.0, NEUTRAL), record("mmd", 80.0, WORSE)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from rich.table import Table
 
+from residapt.bench.plan import Plan
 from residapt.selection.guard import GuardConfig, Verdict, decide
 
 CLEAR = 5.0
@@ -64,7 +67,12 @@ def judge(records: Iterable[Record], config: GuardConfig | None = None) -> list[
 
 
 def _start(plan: dict[str, Any]) -> str:
-    """What two runs of one source network have in common: everything but the adaptation."""
+    """What two runs of one source network have in common: everything but the adaptation.
+
+    Settings that are newer than a record have defaults, so that runs of different versions find each other.
+    """
+    with suppress(ValidationError):  # a plan of another benchmark, or of a later version, stays as it is
+        plan = Plan.model_validate(plan).model_dump(mode="json")
     return str(sorted((name, value) for name, value in plan.items() if name not in ADAPTATION))
 
 
