@@ -16,14 +16,16 @@ from torch.nn import functional
 
 from residapt.data.batches import Batches
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.errors import ConfigError, ModelError
+from residapt.errors import ConfigError
 from residapt.losses.adversarial import DomainLogits, domain_loss, flipped_loss
 from residapt.losses.consistency import consistency
 from residapt.losses.information import information_maximisation
 from residapt.methods import DiscrepancyConfig, MethodConfig, build_method, method_names
 from residapt.methods.adapting import AdaptingMethod
-from residapt.rank import RankConfig
-from residapt.streams import merge_and_unload, save_pretrained
+from residapt.methods.parameters import count_parameters
+from residapt.rank import RankConfig, shrink
+from residapt.streams import TwoStream, load, merge_and_unload, save_pretrained
+from residapt.streams.average import StreamAverage
 from residapt.streams.metadata import AdapterMetadata
 from residapt.train import Callback, Method, TrainConfig, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
@@ -202,40 +204,59 @@ def test_a_resumed_run_is_bit_equal(name: str, estimator: str, tmp_path: Path) -
     assert lines(tmp_path / "whole.jsonl") == lines(tmp_path / "parts.jsonl")
 
 
-class Target(Callback):
-    """The target's weights after every second step."""
+class Seen(Callback):
+    """All tensors of both streams after every second step."""
 
     def __init__(self) -> None:
-        self.seen: list[dict[str, Tensor]] = []
+        self.states: list[dict[str, Tensor]] = []
 
     def on_step(self, method: Method, step: int) -> None:
         if step % 2 == 0:
-            own = {**dict(method.two.model.named_parameters()), **dict(method.two.model.named_buffers())}
-            state = {**own, **method.two.live_target_state()}
-            self.seen.append({name: tensor.detach().clone().double() for name, tensor in state.items()})
+            state = method.two.state_dict()
+            self.states.append({name: t.clone() for name, t in state.items() if not name.startswith("average.")})
 
 
-@pytest.mark.parametrize("name", ["rpt", "dann_flip", "adda", "two_stream"])
+@pytest.mark.parametrize("name", ["rpt_fixed", "dann_flip", "adda", "two_stream"])
 def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
-    record = Target()
+    record = Seen()
     parts = {"average": {"decay": 0.8, "start": 0.5, "every": 2}}
-    trainer = tiny_trainer(name, [record], parts=parts, steps=20, rank=RankConfig(every=4, step=6e-2))
-    method = trainer.run()
+    method = tiny_trainer(name, [record], parts=parts, steps=20).run()
     # Step 12 is the first even one of the second half, for progress counts the steps before.
-    expected = record.seen[5]
-    for state in record.seen[6:]:
-        expected = {
-            key: 0.64 * old + 0.36 * state[key]
-            if state[key].is_floating_point() and "num_batches" not in key
-            else state[key]
-            for key, old in expected.items()
-        }
-    found = method.two.average.named()
+    expected = {key: tensor.double() for key, tensor in record.states[5].items()}
+    for state in record.states[6:]:
+        for key, tensor in state.items():
+            expected[key] = 0.64 * expected[key] + 0.36 * tensor if tensor.is_floating_point() else tensor.double()
+    found = method.two.average.mean.state_dict()
     assert set(found) == set(expected)
     for key, tensor in found.items():
         torch.testing.assert_close(tensor.double(), expected[key], atol=1e-6, rtol=1e-5)
-    if name == "rpt":
-        assert method.two.ranks() != method.started_with, "the test needs ranks that fall"
+
+
+def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
+    """B1 and B2 are selected, never fitted, so that a column that is left shows which one it was."""
+    torch.manual_seed(0)
+    two = TwoStream(nn.Linear(5, 6).double(), left_rank=4, right_rank=4, column_norm=1.0)
+    with torch.no_grad():
+        two.transform("model").D += torch.randn(4, 4).double()
+    two.average = StreamAverage(two)
+    earlier = {key: two.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
+    two.average.update(two, 0.5)
+    with torch.no_grad():
+        for parameter in two.parameters():
+            parameter.add_(torch.randn_like(parameter) * parameter.requires_grad)
+    present = {key: two.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
+    while two.ranks() == {"model": (4, 4)}:
+        assert two.transform("model").alive
+        shrink(two, RankConfig(step=0.05))
+    two.average.update(two, 0.75)
+    assert two.average.mean.ranks() == two.ranks()
+    for key, wide in present.items():
+        kept = [
+            int((wide == column[:, None]).all(dim=0).nonzero())
+            for column in two.transform("model").get_parameter(key).T
+        ]
+        mean = two.average.mean.transform("model").get_parameter(key)
+        torch.testing.assert_close(mean, (0.75 * earlier[key] + 0.25 * wide)[:, kept])
 
 
 def test_predictions_are_by_the_average_and_training_is_not() -> None:
@@ -250,9 +271,10 @@ def test_predictions_are_by_the_average_and_training_is_not() -> None:
     plain.method.eval()
     with torch.no_grad():
         averaged = two(x, stream="target")
-        assert not torch.allclose(averaged, plain.method.predict(x, "target"), atol=1e-4)
+        for stream in ("source", "target"):
+            assert torch.equal(two(x, stream=stream), two.average.mean(x, stream=stream))
+            assert not torch.allclose(two(x, stream=stream), plain.method.predict(x, stream), atol=1e-4)
         torch.testing.assert_close(merge_and_unload(two, x).eval()(x), averaged)
-        torch.testing.assert_close(two(x, stream="source"), plain.method.predict(x, "source"))
     two.train()
     torch.manual_seed(0)
     live = two(x, stream="target")
@@ -261,11 +283,27 @@ def test_predictions_are_by_the_average_and_training_is_not() -> None:
     assert torch.equal(live, plain.method.predict(x, "target"))
 
 
-def test_averaged_weights_have_no_adapter(tmp_path: Path) -> None:
-    two = tiny_trainer("rpt", parts={"average": {"decay": 0.9}}, steps=4).run().two
-    with pytest.raises(ModelError, match="averaged target weights"):
-        save_pretrained(two, tmp_path / "adapter", metadata=AdapterMetadata(method="rpt", classes=("a", "b", "c")))
-    assert not (tmp_path / "adapter").exists()
+def test_averaged_weights_have_an_adapter(tmp_path: Path) -> None:
+    """With ranks that fell along the way, and on the averaged source network, which it carries."""
+    parts = {"average": {"decay": 0.8, "start": 0.25, "every": 1}}
+    trainer = tiny_trainer("rpt", parts=parts, steps=20, rank=RankConfig(every=4, step=6e-2))
+    method = trainer.run()
+    two = method.two.eval()
+    assert two.ranks() != method.started_with, "the test needs ranks that fall"
+    metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
+    save_pretrained(two, tmp_path / "adapter", metadata=metadata, base="included")
+    x = trainer.batches.batch(0).target
+    loaded = load(copy.deepcopy(two.model), tmp_path / "adapter").eval()
+    with torch.no_grad():
+        for stream in ("source", "target"):
+            torch.testing.assert_close(loaded(x, stream=stream), two(x, stream=stream))
+
+
+def test_averages_are_not_trained_and_not_counted() -> None:
+    plain, averaged = (tiny_trainer("rpt", parts=parts, steps=2) for parts in ({}, {"average": {"decay": 0.9}}))
+    assert count_parameters(averaged.method) == count_parameters(plain.method)
+    sizes = [sum(p.numel() for group in t.optimizer.param_groups for p in group["params"]) for t in (plain, averaged)]
+    assert sizes[0] == sizes[1]
 
 
 def test_the_classifier_makes_its_further_steps_alone() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from digit_folders import QUICK
 
 from residapt.config import load_config
@@ -47,14 +48,16 @@ def test_the_networks_that_are_handed_out_standardise_their_input(plus: Path) ->
         assert is_standardised(load_run(path).model), path
 
 
-def test_averaged_weights_are_handed_out_whole(digits: Path, tmp_path: Path) -> None:
+def test_averaged_weights_are_handed_out_with_an_adapter(digits: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     code, text = invoke(
         *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
         *("--set", "average.decay=0.9", "--set", "average.every=1", "--force", *QUICK),
     )
     assert code == 0, text
-    assert (out / "model.safetensors").exists()
-    assert not (out / "adapter").exists()
+    whole, by_adapter = (load_run(path) for path in (out, out / "adapter"))
+    size = whole.input.size
+    pixels = torch.randint(256, (4, whole.input.channels, size, size), dtype=torch.uint8)
+    torch.testing.assert_close(by_adapter.logits(pixels), whole.logits(pixels), atol=1e-4, rtol=1e-4)
     code, text = invoke("predict", str(out), str(digits / "written"), "-o", str(tmp_path / "p.csv"))
     assert code == 0, text

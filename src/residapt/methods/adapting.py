@@ -4,7 +4,7 @@
 * ``information``: information maximisation on the target's predictions;
 * ``consistency``: changed target images are predicted like the images as they are;
 * ``pseudo``: late in the run, target images get the class of the nearest centroid (:mod:`residapt.methods.centroids`);
-* ``average``: predictions by a moving average of the target's weights (:mod:`residapt.streams.average`);
+* ``average``: predictions by a moving average of the weights (:mod:`residapt.streams.average`);
 * ``augment``: random changes of the source images.
 
 A subclass calls :meth:`AdaptingMethod.source_weights` before its losses and :meth:`AdaptingMethod.add_terms` after.
@@ -33,7 +33,7 @@ from residapt.methods.prior import TargetPrior, target_prior
 from residapt.methods.registry import probe
 from residapt.rank import RankChange
 from residapt.streams import Outputs
-from residapt.streams.average import TargetAverage
+from residapt.streams.average import StreamAverage
 from residapt.streams.two_stream import Residuals
 from residapt.train.method import Method
 from residapt.train.schedule import ramp
@@ -63,7 +63,7 @@ class AdaptingMethod(Method):
         trains = self.trains_source and self.config.train_source
         self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
         if self.config.average.decay > 0:
-            self.two.average = TargetAverage(self.two)
+            self.two.average = StreamAverage(self.two)
         if self.config.pseudo.weight > 0:
             self._make_centroids(pair.source.images.fetch(torch.arange(2), torch.Generator()).to(like), classes)
 

@@ -134,7 +134,7 @@ class InformationConfig(Settings):
 
 
 class AverageConfig(Settings):
-    """Moving average of the target's weights, used for every prediction and for the network that is handed out."""
+    """Moving average of weights and transforms, used for every prediction and for what is handed out."""
 
     decay: float = Field(0.0, ge=0, lt=1)
     """How much of the average is kept in each step, for instance 0.999; 0 takes the last weights instead."""

@@ -39,7 +39,7 @@ class ParameterCount:
 def count_parameters(method: Method) -> ParameterCount:
     """Count a method's parameters as they are now; ranks that fall later lower ``transform``."""
     groups = method.groups()
-    total = _size(method.parameters())
+    total = _size(method.own_parameters())
     transform, adversary = _size(groups["transform"]), _size(groups["adversary"])
     return ParameterCount(
         network=total - transform - adversary,

@@ -54,7 +54,7 @@ class SeparateStreams(TwoStream):
         parameter: nn.Parameter = self.target_parameters[_key(name)]
         return parameter
 
-    def live_target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
+    def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
         """Target tensors under the model's own parameter and buffer names."""
         names = [name for owned in self.separate_layers.values() for name in owned]
         return {**{name: self.target_parameter(name) for name in names}, **self.statistics.named()}
@@ -80,7 +80,7 @@ class SeparateStreams(TwoStream):
         kwargs: dict[str, Any],
         residuals: Residuals | None,
     ) -> Any:
-        return functional_call(self.model, self.live_target_state(), (x, *args), kwargs)
+        return functional_call(self.model, self.target_state(), (x, *args), kwargs)
 
 
 def _key(name: str) -> str:

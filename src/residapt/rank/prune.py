@@ -24,8 +24,11 @@ def prune_transform(
 ) -> None:
     """Keep the given rows and columns (boolean masks) of T; everything else of the layer's factors goes.
 
-    With no row left there is nothing for the columns to multiply, and the other way round: the layer is shared then.
+    With all of them kept nothing is touched. With no row left there is nothing for the columns to multiply, and the
+    other way round: the layer is shared then.
     """
+    if bool(rows.all() and columns.all() and (bias_columns is None or bias_columns.all())):
+        return
     if not bool(rows.any()) or not bool(columns.any() or (bias_columns is not None and bias_columns.any())):
         rows, columns = torch.zeros_like(rows), torch.zeros_like(columns)
         bias_columns = None if bias_columns is None else torch.zeros_like(bias_columns)

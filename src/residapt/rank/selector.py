@@ -70,7 +70,10 @@ def shrink(two: TwoStream, config: RankConfig, optimizer: Optimizer | None = Non
                 f"layer '{name}': its transform contains NaN or infinity after the last optimiser step. "
                 "Lower train.transform.lr or set train.clip = 1."
             )
-        _shrink_layer(transform, *two.source_tensors(name), item, config, optimizer)
+        kept = _shrink_layer(transform, *two.source_tensors(name), item, config)
+        prune_transform(transform, *kept, optimizer)
+        if two.average is not None:
+            prune_transform(two.average.mean.transform(name), *kept, None)
         if transform.ranks != before:
             changes.append(RankChange(name, before, transform.ranks))
     return changes
@@ -82,16 +85,15 @@ def _shrink_layer(
     bias: Tensor | None,
     item: GroupedCore,
     config: RankConfig,
-    optimizer: Optimizer | None,
-) -> None:
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Shrink T and refit A1 and A2; gives masks of the rows, columns and bias columns that are left."""
     columns = transform.ranks[1]
     with_bias = transform.has_bias and bias is not None
     # Ranks must be the same in every process, whatever its hardware makes of the last bit.
     shrunk = from_main(_prox(item, config))
     _refit(transform, weight, bias if with_bias else None, shrunk)
     rows, kept = map(from_main, _effective(shrunk, config.epsilon))
-    if not bool(rows.all() and kept.all()):
-        prune_transform(transform, rows, kept[:columns], kept[columns:] if with_bias else None, optimizer)
+    return rows, kept[:columns], kept[columns:] if with_bias else None
 
 
 def _prox(item: GroupedCore, config: RankConfig) -> Tensor:

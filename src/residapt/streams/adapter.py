@@ -61,11 +61,7 @@ def save_pretrained(
             f"{type(two).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
             "Save the merged network: merge_and_unload(two)."
         )
-    if two.average is not None:
-        raise ModelError(
-            "averaged target weights (average.decay) are whole weights, not a small change of the source's, so they "
-            "have no adapter. Save the merged network: merge_and_unload(two)."
-        )
+    two = two.at_rest()
     records = _describe_source(two.model, base, original)
     blob = safetensors.torch.save(_collect(two, records))
     config = AdapterConfig(

@@ -18,6 +18,7 @@ def merge_and_unload(two: TwoStream, example: Tensor | None = None, *, tolerance
     With an ``example`` batch the result is compared with the live target stream, and refused if it differs by more
     than ``tolerance`` relative to the largest logit.
     """
+    two = two.at_rest()
     merged = copy.deepcopy(two.model)
     own = {**dict(merged.named_parameters()), **dict(merged.named_buffers())}
     for name, tensor in two.target_state().items():

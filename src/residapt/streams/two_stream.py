@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
-from residapt.streams.average import TargetAverage
+from residapt.streams.average import StreamAverage
 from residapt.streams.frozen import frozen_modules, frozen_names
 from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
@@ -64,8 +64,8 @@ class TwoStream(nn.Module):
         self.statistics = TargetStatistics(model, self.config.norm, self.frozen)
         self._one_by_one: bool | None = None
         """Whether the network needs a call for each stream; None before the first attempt at less."""
-        self.average: TargetAverage | None = None
-        """Averaged target weights, which take the place of the present ones outside of training."""
+        self.average: StreamAverage | None = None
+        """Averaged weights, which take the place of the present ones outside of training; see :meth:`at_rest`."""
         self.checkpointing: tuple[str, ...] = ()
         """Blocks whose activations are computed again in the backward pass; see :meth:`checkpoint_blocks`."""
         self._watched = False
@@ -131,15 +131,12 @@ class TwoStream(nn.Module):
         """(l, r) of each transformed layer."""
         return {name: self.transform(name).ranks for name in self.layers}
 
+    def at_rest(self) -> TwoStream:
+        """What predicts outside of training, is merged and saved: the averaged weights if there are, or these."""
+        return self.average.mean if self.average is not None and self.average.begun else self
+
     def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
-        """Dense target tensors under the model's own parameter and buffer names; the averaged ones if there are."""
-        return self._averaged() or self.live_target_state(residuals)
-
-    def _averaged(self) -> dict[str, Tensor]:
-        return self.average.named() if self.average is not None and self.average.begun else {}
-
-    def live_target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
-        """Dense target tensors as they are now, whether there is an average of them or not."""
+        """Dense target tensors under the model's own parameter and buffer names."""
         residuals = self.residuals() if residuals is None else residuals
         return {**self._target_weights(residuals, factored=False), **self.statistics.named()}
 
@@ -184,13 +181,13 @@ class TwoStream(nn.Module):
         """Logits and features of one stream; ``inner`` names modules, ``name:input`` what a module is given."""
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
+        if not self.training and (rest := self.at_rest()) is not self:
+            return rest.outputs(x, *args, stream=stream, inner=inner, **kwargs)
         with ExitStack() as stack:
             caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))
             stack.enter_context(checkpointed_blocks(self.model, self.checkpointing))
             if stream == "source":
                 result = self.model(x, *args, **kwargs)
-            elif not self.training and (averaged := self._averaged()):
-                result = functional_call(self.model, averaged, (x, *args), kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
         return self._collect(logits_of(result, self.model), caught, inner)

@@ -48,8 +48,14 @@ class Method(nn.Module, ABC):
         """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
         network, transform = list(self.two.model.parameters()), list(self.two.transforms.parameters())
         known = {id(parameter) for parameter in (*network, *transform)}
-        others = [parameter for parameter in self.parameters() if id(parameter) not in known]
+        others = [parameter for parameter in self.own_parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}
+
+    def own_parameters(self) -> list[nn.Parameter]:
+        """All parameters but those of averages, which nothing trains."""
+        averages = [] if self.two.average is None else self.two.average.parameters()
+        left_out = {id(parameter) for parameter in averages}
+        return [parameter for parameter in self.parameters() if id(parameter) not in left_out]
 
     def meet(self, pair: DomainPair, classes: int) -> None:
         """Learn what can be known of the data before the first step; called once, by the trainer."""

@@ -156,7 +156,7 @@ def _write(finished: Finished, run: RunDirectory) -> None:
     network = finished.handed_out()
     method = "source_only" if finished.summary.verdict.handed_out == "source" else plan.config.method
     write_model(network, run.model, plan.metadata.model_copy(update={"method": method}))
-    if type(finished.method.two) is TwoStream and finished.method.two.average is None:
+    if type(finished.method.two) is TwoStream:
         # An adapter that the guard has turned down is kept, but nothing takes it for the result.
         turned_down = finished.summary.verdict.handed_out == "source"
         write_adapter(finished, run.adapter.with_name("adapter-turned-down") if turned_down else run.adapter)
