@@ -41,6 +41,19 @@ def test_only_seeds_of_both_and_only_the_asked_runs_count():
     assert paired_difference(records, "rpt", "dann_flip+").differences == {0: 70.0}
 
 
+def test_a_method_can_bring_the_note_of_its_runs():
+    records = [
+        record("rpt", 0, 80.0),
+        record("rpt", 0, 85.0, note="by reversal"),
+        record("dann", 0, 78.0),
+        record("dann", 0, 70.0, note="by reversal"),
+    ]
+    assert paired_difference(records, "rpt:by reversal", "dann").differences == {0: 7.0}
+    assert paired_difference(records, "rpt:by reversal", "rpt").differences == {0: 5.0}
+    assert paired_difference(records, "rpt", "dann", note="by reversal").differences == {0: 15.0}
+    assert paired_difference(records, "rpt:", "dann", note="by reversal").differences == {0: 10.0}
+
+
 def test_runs_of_different_length_are_not_paired():
     records = [
         record("rpt", 0, 80.0),

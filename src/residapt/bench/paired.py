@@ -60,22 +60,24 @@ def paired_difference(
 ) -> PairedDifference:
     """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
 
-    A ``+`` behind a method's name stands for the recipe plus. Only runs of the same length are paired; ``steps`` says
+    A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
+    ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
     of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
     ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
     scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
+    wanted = {_name_and_note(given, note): given for given in scores}
     tasks = set()
     for record in records:
         plan = record["plan"]
         name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
-        same = plan["arch"] == arch and plan["note"] == note and task in (None, plan["task"])
-        chosen = same and plan["varied"] == "all"
-        if chosen and name in scores and plan["recipe"] in (recipe, "plus"):
+        given = wanted.get((name, plan["note"]))
+        chosen = plan["arch"] == arch and task in (None, plan["task"]) and plan["varied"] == "all"
+        if chosen and given is not None and plan["recipe"] in (recipe, "plus"):
             tasks.add(plan["task"])
             score = _score(record, at)
             if score is not None:
-                scores[name].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
+                scores[given].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
     if len(tasks) > 1:
         raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
     pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
@@ -92,6 +94,11 @@ def paired_difference(
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
+
+
+def _name_and_note(given: str, note: str) -> tuple[str, str]:
+    name, colon, own = given.partition(":")
+    return name, own if colon else note
 
 
 def _score(record: dict[str, Any], at: int | None) -> float | None:

@@ -31,8 +31,8 @@ def guard(files: Files, markdown: Annotated[bool, typer.Option(help="Print Markd
 @bench_app.command(epilog="Example: residapt bench paired benchmarks/results/svhn-mnist.jsonl rpt dann_flip")
 def paired(
     file: Annotated[Path, typer.Argument(help="JSONL file of records.")],
-    first: Annotated[str, typer.Argument(help="A method.")],
-    second: Annotated[str, typer.Argument(help="The method that it is compared with.")],
+    first: Annotated[str, typer.Argument(help="A method, or method:note.")],
+    second: Annotated[str, typer.Argument(help="The method that it is compared with, or method:note.")],
     task: Annotated[str | None, typer.Option(help="Only runs of this task, where there are several.")] = None,
     arch: Annotated[str, typer.Option(help="Network.")] = "lenet",
     note: Annotated[str, typer.Option(help="Only runs with this note.")] = "",
