@@ -232,6 +232,19 @@ def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
         torch.testing.assert_close(tensor.double(), expected[key], atol=1e-6, rtol=1e-5)
 
 
+def test_a_tied_weight_is_averaged_once() -> None:
+    network = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    network[1].weight = network[0].weight
+    two = TwoStream(network, include=())
+    two.average = StreamAverage(two)
+    two.average.update(two, 0.5)
+    first = network[0].weight.detach().clone()
+    with torch.no_grad():
+        network[0].weight += 1
+    two.average.update(two, 0.75)
+    torch.testing.assert_close(two.average.mean.model[1].weight.detach(), first + 0.25)
+
+
 def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
     """B1 and B2 are selected, never fitted, so that a column that is left shows which one it was."""
     torch.manual_seed(0)

@@ -40,11 +40,16 @@ class StreamAverage(nn.Module):
     def update(self, two: TwoStream, decay: float) -> None:
         """Take in the present weights; the first ones are taken as they are."""
         keep = decay if self.begun else 0.0
-        present = two.state_dict()
-        for name, mean in self.mean.state_dict().items():
+        present = _tensors(two)
+        for name, mean in _tensors(self.mean).items():
             new = present[name].to(mean)
             if mean.is_floating_point():
                 mean.lerp_(new, 1.0 - keep)
             else:  # counters of batch norm
                 mean.copy_(new)
         self.updates += 1
+
+
+def _tensors(two: TwoStream) -> dict[str, Tensor]:
+    """Parameters and buffers, each once: a tied one must not be averaged twice."""
+    return {**dict(two.named_parameters()), **dict(two.named_buffers())}
