@@ -243,6 +243,22 @@ def test_runs_with_a_note_have_a_row_of_their_own() -> None:
     assert [row.values["a-w"] for row in rows] == [(60.0,), (10.0,)]
 
 
+def test_averaged_weights_and_last_ones_are_different_rows_but_not_of_the_source_network() -> None:
+    def last(method: str, accuracy: float) -> dict[str, Any]:
+        made = record("a-w", method, accuracy)
+        made["plan"]["settings"]["average"]["decay"] = 0.0
+        return made
+
+    records = [
+        record("a-w", "rpt", 60.0),
+        last("rpt", 10.0),
+        record("a-w", "source_only", 50.0),
+        last("source_only", 52.0),
+    ]
+    rows = {(row.method, "averaged" in row.origin): row.values["a-w"] for row in office_rows(records, published=False)}
+    assert rows == {("rpt", True): (60.0,), ("rpt", False): (10.0,), ("source_only", False): (50.0, 52.0)}
+
+
 def test_published_rows_stand_under_the_right_pairs() -> None:
     paper = next(row for row in PUBLISHED_OFFICE if row.method == "rpt").by_pair()
     assert paper == {"a-d": 82.7, "d-a": 64.7, "a-w": 81.5, "w-a": 63.6, "d-w": 98.0, "w-d": 99.4}

@@ -48,16 +48,21 @@ def office_rows(records: Iterable[dict[str, Any]], *, published: bool = True) ->
         if record.get("bench") != "office31":
             raise DataError(f"record '{record.get('key')}' is not one of bench office31.")
         plan = record["plan"]
-        # Runs of another network or input are not averaged with these.
-        network = plan["network"]
-        setting = f"{network['arch'].partition(':')[2]} {network['image_size']}², from {network['freeze']} on"
-        group = groups.setdefault((plan["note"], setting, plan["method"]), {})
+        group = groups.setdefault((plan["note"], _setting(plan), plan["method"]), {})
         group.setdefault(plan["task"], []).append(record["accuracy"]["target"])
     ours = [
         OfficeRow(method, f"{OURS}, {setting}{f', {note}' if note else ''}", _frozen(found))
         for (note, setting, method), found in sorted(groups.items(), key=lambda item: (*item[0][:2], _place(item[0])))
     ]
     return [*ours, *(_published() if published else [])]
+
+
+def _setting(plan: dict[str, Any]) -> str:
+    """What tells rows of one method apart: runs of another network, input or kind of weights are other rows."""
+    network = plan["network"]
+    averaged = plan["settings"].get("average", {}).get("decay", 0.0) > 0 and plan["method"] != "source_only"
+    stages = f"{network['arch'].partition(':')[2]} {network['image_size']}², from {network['freeze']} on"
+    return stages + (", averaged weights" if averaged else "")
 
 
 def _published() -> list[OfficeRow]:
