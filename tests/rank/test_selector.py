@@ -157,6 +157,7 @@ def test_a_transform_that_is_not_finite_is_named(value: float) -> None:
 def test_when_a_proximal_step_is_due() -> None:
     config = RankConfig(every=3, start=4)
     assert [step for step in range(1, 13) if config.due(step)] == [6, 9, 12]
+    assert [step for step in range(1, 13) if RankConfig(every=3, end=9).due(step)] == [3, 6, 9]
     assert not any(RankConfig(weight=0.0, every=1).due(step) for step in range(5))
 
 

@@ -34,6 +34,8 @@ class RankConfig(Settings):
     """Optimiser steps between two proximal steps (N of Algorithm 1)."""
     start: int = Field(0, ge=0)
     """No proximal step before this optimiser step."""
+    end: int | None = Field(None, ge=1)
+    """No proximal step after this optimiser step: what is left then trains on without being shrunk."""
     prox: Literal["two-step", "split", "exact"] = "two-step"
     """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
     group_weights: Literal["layer", "group"] = "layer"
@@ -43,7 +45,8 @@ class RankConfig(Settings):
 
     def due(self, step: int) -> bool:
         """Whether a proximal step follows optimiser step number ``step`` (counted from 1)."""
-        return self.weight > 0 and step >= self.start and step % self.every == 0
+        last = step if self.end is None else self.end
+        return self.weight > 0 and self.start <= step <= last and step % self.every == 0
 
 
 @dataclass(frozen=True)
