@@ -406,6 +406,14 @@ def test_after_its_end_the_discrepancy_no_longer_counts(name: str) -> None:
     assert DiscrepancyConfig(weight=0.7, gamma=0.0).weight_at(1.0) == 0.7, "by default it counts to the last step"
 
 
+@pytest.mark.parametrize("name", ADAPTING)
+def test_after_its_end_information_maximisation_no_longer_counts(name: str) -> None:
+    parts = {"information": {"weight": 0.5, "end": 0.5}}
+    for progress, counts in ((0.49, True), (0.5, False), (1.0, False)):
+        losses, free = (first_losses(name, settings, progress)[0].total.detach() for settings in (parts, {}))
+        assert (abs(float(losses - free)) > 1e-9) is counts
+
+
 def test_pseudo_labels_count_late_and_come_from_the_centroids() -> None:
     parts = {"pseudo": {"weight": 0.2, "start": 0.5}}
     early, trainer = first_losses("dann_flip", parts, progress=0.4)

@@ -122,7 +122,7 @@ class AdaptingMethod(Method):
         if sure.weight > 0:
             assumed = None if self.prior is None else self.prior.target
             part = information_maximisation(gather_features(target.logits), assumed)
-            found["information"] = (sure.weight * ramp(progress, sure.gamma), part)
+            found["information"] = (sure.weight_at(progress), part)
         if alike.weight > 0 and progress >= alike.start:
             view = batch.target if self.view is None else self.view(batch.target)
             changed = self.two.outputs(view, stream="target", residuals=residuals).logits

@@ -33,7 +33,22 @@ class MultilinearConfig(Settings):
     """Distribution of the random map's entries; both have mean 0 and variance 1."""
 
 
-class DiscrepancyConfig(Settings):
+class RampedConfig(Settings):
+    """A loss whose weight is ramped up from the start of the training, up to its end."""
+
+    weight: float = Field(0.0, ge=0)
+    """Weight in the network's loss; 0 leaves it out."""
+    gamma: float = Field(10.0, ge=0)
+    """Steepness of the ramp of that weight; 0 gives the full weight from the first step."""
+    end: float = Field(1.0, gt=0, le=1)
+    """Share of the training after which it no longer counts, so that the other losses go on alone."""
+
+    def weight_at(self, progress: float) -> float:
+        """The weight at training progress p: ramped up from the start, nothing after the end."""
+        return self.weight * ramp(progress, self.gamma) if progress < self.end or self.end == 1 else 0.0
+
+
+class DiscrepancyConfig(RampedConfig):
     """The loss that pulls the domains together."""
 
     kind: DiscrepancyName | None = None
@@ -43,11 +58,6 @@ class DiscrepancyConfig(Settings):
     (``penultimate``). None: that for rman, cdan and rbf_mmd, otherwise what transform.features says."""
     weight: float = Field(1.0, ge=0)
     """Weight of the discrepancy in the network's loss."""
-    gamma: float = Field(10.0, ge=0)
-    """Steepness of the ramp of that weight; 0 gives the full weight from the first step."""
-    end: float = Field(1.0, gt=0, le=1)
-    """Share of the training after which the discrepancy no longer counts, so that other losses on the target go on
-    alone."""
     hidden: tuple[int, ...] = (500, 500)
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -63,10 +73,6 @@ class DiscrepancyConfig(Settings):
     """Kernels of mk_mmd: DSN's 19 fixed widths, or DAN's five around the median distance of each batch."""
     multilinear: MultilinearConfig = MultilinearConfig()
     """Settings of rman, cdan and cdan_e."""
-
-    def weight_at(self, progress: float) -> float:
-        """The weight at training progress p: ramped up from the start, nothing after the end."""
-        return self.weight * ramp(progress, self.gamma) if progress < self.end or self.end == 1 else 0.0
 
 
 class TwoStreamConfig(Settings):
@@ -124,13 +130,8 @@ class PriorConfig(Settings):
     """An estimate is refused whose weights leave a smaller share of the source samples effective."""
 
 
-class InformationConfig(Settings):
+class InformationConfig(RampedConfig):
     """Information maximisation on the target's predictions: sure about each image, not one class for all."""
-
-    weight: float = Field(0.0, ge=0)
-    """Weight in the network's loss; 0 leaves it out."""
-    gamma: float = Field(10.0, ge=0)
-    """Steepness of the ramp of that weight, as discrepancy.gamma; 0 gives the full weight from the first step."""
 
 
 class AverageConfig(Settings):
