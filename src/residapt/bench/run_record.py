@@ -19,7 +19,7 @@ from residapt.version import __version__
 
 
 def train_and_record(plan: AnyPlan, trainer: Trainer) -> tuple[Method, dict[str, Any]]:
-    """Train to the last iterate, which counts; gives the method and the part of the record that needs no scores."""
+    """Train to the end, whose weights count; gives the method and the part of the record that needs no scores."""
     before, counts = trainer.method.two.ranks(), _parameters(trainer.method)
     started = time.monotonic()
     method = trainer.run()
@@ -27,7 +27,7 @@ def train_and_record(plan: AnyPlan, trainer: Trainer) -> tuple[Method, dict[str,
     return method, {
         "key": plan.key(),
         "plan": plan.model_dump(mode="json"),
-        "selection": "last iterate",
+        "selection": "last iterate" if method.two.average is None else "average at the end",
         "ranks": {"before": before, "after": method.two.ranks()},
         "parameters": {"before": counts, "after": _parameters(method)},
         "seconds": round(seconds, 1),
