@@ -45,6 +45,8 @@ ARGUMENTS = (
     Case("set of an empty batch", ADAPT + " --set train.batch_size=0", "train.batch_size = 0 cannot be used"),
     Case("set nested too deep", ADAPT + " --set seed=" + "[" * 5000, "nested too deep"),
     Case("prior of an unknown kind", ADAPT + " --set prior.kind=even", "prior.kind = 'even' cannot be used"),
+    Case("prior to be given that is not", ADAPT + " --set prior.kind=given", "from prior.start, which is 'flat'"),
+    Case("prior of too few classes", ADAPT + " --set prior.kind=given --set prior.start=[1.0]", "one frequency above"),
     Case("prior that never fades in", ADAPT + " --set prior.warmup=1", "prior.warmup = 1 cannot be used"),
     Case("prior smoothed to a standstill", ADAPT + " --set prior.smoothing=1", "prior.smoothing = 1 cannot be used"),
     Case("prior with a floor above flat", ADAPT + " --set prior.floor=2", "prior.floor = 2 cannot be used"),

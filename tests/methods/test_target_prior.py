@@ -50,6 +50,28 @@ def test_balanced_weights_give_flat_weighted_class_frequencies() -> None:
     assert tracker.notices() == []
 
 
+def test_given_frequencies_are_what_the_source_is_weighted_to() -> None:
+    for kind in ("given", "estimated"):
+        tracker = made(kind=kind, start=[0.1, 0.2, 0.7])
+        weighted = torch.tensor(SOURCE).double() * tracker.weights(torch.arange(3))
+        assert weighted.tolist() == pytest.approx([0.1, 0.2, 0.7])
+    fixed, moving = made(kind="given", start=[0.1, 0.2, 0.7]), made(start=[0.1, 0.2, 0.7], smoothing=0.5)
+    show(fixed)
+    assert fixed.record() == {"kind": "given", "source": list(SOURCE), "target": [0.1, 0.2, 0.7]}
+    show(moving)
+    moving.refresh()
+    half = [(start + truth) / 2 for start, truth in zip((0.1, 0.2, 0.7), TARGET, strict=True)]
+    assert moving.target.tolist() == pytest.approx(half, abs=1e-6)
+
+
+@pytest.mark.parametrize("start", [[0.5, 0.5], [0.5, 0.5, 0.0], [0.5, 0.5, 0.5], []])
+def test_frequencies_that_are_none_are_refused(start: list[float]) -> None:
+    with pytest.raises(ConfigError, match=r"one frequency above 0 for each of the 3 classes"):
+        made(kind="given", start=start)
+    with pytest.raises(ConfigError, match=r"prior.start, which is 'flat'"):
+        made(kind="given")
+
+
 def test_as_is_needs_no_tracker_and_balanced_batches_are_flat_already() -> None:
     labels = torch.tensor([0, 0, 0, 1])
     images = TensorImages(torch.zeros(4, 1, 2, 2))

@@ -107,12 +107,13 @@ class PriorConfig(Settings):
     Source samples count w_y = pi_t(y) / pi_s(y) in the classification and in the discrepancy.
     """
 
-    kind: Literal["as-is", "balanced", "estimated"] = "as-is"
-    """The source's own, flat ones, or those that are estimated without target labels along the run."""
+    kind: Literal["as-is", "balanced", "given", "estimated"] = "as-is"
+    """The source's own, flat ones, those of prior.start, or estimated without target labels along the run."""
     estimator: Literal["bbse", "em"] = "bbse"
     """From the confusion matrix of the source predictions (Lipton et al. 2018), or by EM (Saerens et al. 2002)."""
-    start: Literal["flat", "source"] = "flat"
-    """What is assumed before the first estimate."""
+    start: Literal["flat", "source"] | tuple[float, ...] = "flat"
+    """What is assumed before the first estimate: flat classes, the source's frequencies, or these, one for each class
+    in the order of the classes."""
     every: int = Field(20, ge=1)
     """Steps between two estimates."""
     smoothing: float = Field(0.9, ge=0, lt=1)

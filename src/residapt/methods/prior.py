@@ -41,10 +41,8 @@ class TargetPrior(nn.Module):
         self.config = config
         self.trains_source = trains_source
         classes = len(source)
-        flat = torch.full_like(source, 1.0 / classes)
-        starts_flat = config.kind == "balanced" or config.start == "flat"
         self.register_buffer("source", source)
-        self.register_buffer("target", flat if starts_flat else source.clone())
+        self.register_buffer("target", _start(config, source))
         if config.kind != "estimated":
             return
         # Row k: sum of the predictions for source samples with label k; last row: for target samples.
@@ -132,6 +130,29 @@ class TargetPrior(nn.Module):
         if self.config.kind == "estimated":
             shown["estimates"], shown["refused"] = self.counts[:2].tolist()
         return shown
+
+
+def _start(config: PriorConfig, source: Tensor) -> Tensor:
+    """The target's frequencies before the first estimate."""
+    if config.kind != "balanced" and not isinstance(config.start, str):
+        return _checked(config.start, source)
+    if config.kind == "given":
+        raise ConfigError(
+            f"prior.kind = 'given' takes the target's class frequencies from prior.start, which is '{config.start}'. "
+            f"Give one for each of the {len(source)} classes, for instance --set prior.start=[0.2, ...]."
+        )
+    flat = config.kind == "balanced" or config.start == "flat"
+    return torch.full_like(source, 1.0 / len(source)) if flat else source.clone()
+
+
+def _checked(frequencies: tuple[float, ...], source: Tensor) -> Tensor:
+    given = torch.tensor(frequencies, dtype=torch.float64)
+    if len(given) != len(source) or not bool((given > 0).all()) or abs(float(given.sum()) - 1) > 0.01:
+        raise ConfigError(
+            f"prior.start = {list(frequencies)}: it needs one frequency above 0 for each of the {len(source)} classes, "
+            "with the sum 1; or 'flat' or 'source'."
+        )
+    return (given / given.sum()).to(source)
 
 
 def target_prior(
