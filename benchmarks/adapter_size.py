@@ -74,7 +74,8 @@ def office(record: dict[str, Any]) -> None:
     whole = model_bytes(with_bottleneck(plain, num_classes=CLASSES, width=network.bottleneck))
     two = TwoStream(rest, plan.settings.transform)
     size = adapter_bytes(with_ranks(two, record["ranks"]["after"]))
-    line(f"EfficientNet-Lite0, {plan.task}, {plan.method}, seed {plan.seed}", size, whole)
+    note = f", {plan.note}" if plan.note else ""
+    line(f"EfficientNet-Lite0, {plan.task}, {plan.method}{note}, seed {plan.seed}", size, whole)
 
 
 def main() -> None:
@@ -82,7 +83,7 @@ def main() -> None:
     print("| network | adapter, MB | network, MB | share |\n|---|---|---|---|")
     for record in read_records([Path(name) for name in sys.argv[1:]]):
         plan = record["plan"]
-        if plan["task"] == "a-w" and plan["method"] in ("rpt", "rpt_fixed") and not plan["note"]:
+        if plan["task"] == "a-w" and plan["method"] in ("rpt", "rpt_fixed"):
             office(record)
     resnet = find_case("resnet50").network()
     for rank in (32, 8):
