@@ -24,6 +24,14 @@ def test_a_plus_behind_a_method_is_the_recipe() -> None:
         assert config.model.standardise
 
 
+def test_a_recipe_changes_what_it_names_and_nothing_else() -> None:
+    settings = COMMON.method.with_parts({"discrepancy": {"end": 0.5}, "model": {"standardise": True}})
+    discrepancy = COMMON.method.discrepancy.model_copy(update={"end": 0.5})
+    assert discrepancy.weight != type(discrepancy)().weight, "the test needs a setting that is not the default"
+    assert settings == COMMON.method.model_copy(update={"discrepancy": discrepancy})
+    assert PLUS.method.discrepancy == discrepancy
+
+
 def test_without_it_everything_is_off() -> None:
     config = Config()
     assert (config.recipe, config.prior.kind, config.information.weight) == ("paper", "as-is", 0.0)
@@ -62,7 +70,8 @@ def test_plans_of_a_grid_may_mix_recipes() -> None:
 
 def test_it_is_the_common_recipe_and_its_parts() -> None:
     assert recipe_for("rpt", "plus") is PLUS
-    assert PLUS.train.model_copy(update={"transform": COMMON.train.transform}) == COMMON.train
+    rates = {"network": COMMON.train.network, "transform": COMMON.train.transform}
+    assert PLUS.train.model_copy(update=rates) == COMMON.train
     differing = {
         name for name in type(PLUS.method).model_fields if getattr(PLUS.method, name) != getattr(COMMON.method, name)
     }

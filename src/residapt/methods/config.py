@@ -226,6 +226,9 @@ class MethodConfig(Settings):
     """Random changes of the labelled source images in each step."""
 
     def with_parts(self, parts: Mapping[str, Any]) -> MethodConfig:
-        """These settings with whole parts replaced, as a recipe gives them; what is not a method's is left out."""
-        known = {name: part for name, part in parts.items() if name in type(self).model_fields}
-        return type(self).parse({**self.model_dump(), **known})
+        """These settings under those of a recipe; what is not a method's is left out."""
+        values = self.model_dump()
+        for name in parts.keys() & values.keys():
+            part = parts[name]
+            values[name] = {**values[name], **part} if isinstance(part, Mapping) else part
+        return type(self).parse(values)

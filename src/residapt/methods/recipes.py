@@ -87,7 +87,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "plus": {
         "prior": {"kind": "estimated", "decay": 0.995},
-        "information": {"weight": 0.3},
+        "information": {"weight": 1.0},
+        "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
         "model": {"standardise": True},
     },
@@ -101,10 +102,10 @@ PLUS = replace(
     COMMON,
     reference=(
         "This library's, beyond the paper: the common recipe, the parts that docs/beyond.md describes, source images "
-        "changed as digits may be, and transforms that learn fast, since the target has losses of its own to guide "
-        "them. The same for every method that reads both domains."
+        "changed as digits may be, and network and transforms that learn fast, since the target has losses of its own "
+        "to guide them. The same for every method that reads both domains."
     ),
-    train=COMMON.train.model_copy(update={"transform": GroupConfig(lr=1e-3)}),
+    train=COMMON.train.model_copy(update={"network": GroupConfig(lr=5e-4), "transform": GroupConfig(lr=1e-3)}),
     method=COMMON.method.with_parts({**RECIPES["plus"], "augment": DIGIT_CHANGES}),
     standardise=bool(RECIPES["plus"]["model"]["standardise"]),
 )
