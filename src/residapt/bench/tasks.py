@@ -21,7 +21,12 @@ from residapt.models.inputs import InputSpec, input_spec
 from residapt.train import Evaluation
 
 READERS: dict[str, Callable[[Path, str], ImageSet]] = {"svhn": read_svhn, "mnist": read_mnist, "usps": read_usps}
-TASKS = {"svhn-mnist": ("svhn", "mnist"), "mnist-usps": ("mnist", "usps"), "usps-mnist": ("usps", "mnist")}
+TASKS = {
+    "svhn-mnist": ("svhn", "mnist"),
+    "svhn-usps": ("svhn", "usps"),
+    "mnist-usps": ("mnist", "usps"),
+    "usps-mnist": ("usps", "mnist"),
+}
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def records_of(files: list[Path]) -> list[dict[str, Any]]:
 @bench_app.command(epilog="Example: residapt bench layers --task svhn-mnist --arch lenet --steps 1000")
 def layers(
     data: DataRoot = None,
-    task: Annotated[str, typer.Option(help="svhn-mnist, mnist-usps or usps-mnist.")] = "svhn-mnist",
+    task: Annotated[str, typer.Option(help="svhn-mnist, svhn-usps, mnist-usps or usps-mnist.")] = "svhn-mnist",
     arch: Annotated[str, typer.Option(help="Network.")] = "lenet",
     steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 1000,
     seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="Seed of all runs.")] = 0,
@@ -191,6 +191,7 @@ def page(
 
 for _task, _title in (
     ("svhn-mnist", "SVHN to MNIST: the paper's Tables 3 and 4."),
+    ("svhn-usps", "SVHN to USPS: no published table; to choose settings on another pair than the reported one."),
     ("mnist-usps", "MNIST to USPS."),
     ("usps-mnist", "USPS to MNIST."),
 ):
