@@ -109,14 +109,17 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("prior", [None, torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 8.0])
-def test_the_gradient_is_that_of_the_formula(prior: Tensor | None, scale: float) -> None:
+@pytest.mark.parametrize("diversity", [0.0, 0.3, 1.0])
+def test_value_and_gradient_are_those_of_the_formula(prior: Tensor | None, scale: float, diversity: float) -> None:
     logits = random_logits(3, scale).requires_grad_()
     p = logits.softmax(dim=1)
     log_prior = 0.0 if prior is None else prior.log()
     mean = p.mean(dim=0)
-    formula = -(p * p.log()).sum(dim=1).mean() + (mean * (mean.log() - log_prior)).sum()
+    formula = -(p * p.log()).sum(dim=1).mean() + diversity * (mean * (mean.log() - log_prior)).sum()
     (expected,) = torch.autograd.grad(formula, logits)
-    (found,) = torch.autograd.grad(3 * information_maximisation(logits, prior), logits)
+    value = information_maximisation(logits, prior, diversity=diversity)
+    (found,) = torch.autograd.grad(3 * value, logits)
+    torch.testing.assert_close(value, formula, atol=1e-12, rtol=1e-9)
     torch.testing.assert_close(found, 3 * expected, atol=1e-12, rtol=1e-9)
 
 

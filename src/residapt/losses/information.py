@@ -28,38 +28,39 @@ def log_mean_prediction(logits: Tensor) -> Tensor:
     return torch.logsumexp(torch.log_softmax(logits, dim=-1), dim=0) - math.log(len(logits))
 
 
-def information_maximisation(logits: Tensor, prior: Tensor | None = None) -> Tensor:
+def information_maximisation(logits: Tensor, prior: Tensor | None = None, *, diversity: float = 1.0) -> Tensor:
     r"""Mean entropy minus diversity, to be minimised (Krause et al. 2010; Liang et al. 2020).
 
-    .. math:: \frac1n\sum_i H(p_i) - H(\bar p)
+    .. math:: \frac1n\sum_i H(p_i) - d\,H(\bar p)
         \qquad\text{or, with a prior } \pi,\qquad
-        \frac1n\sum_i H(p_i) + \mathrm{KL}(\bar p \,\|\, \pi)
+        \frac1n\sum_i H(p_i) + d\,\mathrm{KL}(\bar p \,\|\, \pi)
 
-    Without a prior, its minimum :math:`-\log K` asks for equally frequent classes. With one, the minimum is
+    Without a prior, its minimum :math:`-d \log K` asks for equally frequent classes. With one, the minimum is
     0, at sure predictions whose class frequencies are :math:`\pi`. A flat prior gives the first form plus
-    :math:`\log K`.
+    :math:`d \log K`. ``diversity`` is :math:`d`: below 1, predictions that are sure count more than frequencies
+    that are only assumed.
     """
     if logits.ndim != 2 or not len(logits):
         raise DataError(f"information_maximisation needs logits (samples, classes), got {tuple(logits.shape)}.")
     wide = logits.float() if logits.element_size() < 4 else logits
     log_prior = wide.new_zeros(()) if prior is None else _log_prior(prior, wide)
-    return _Information.apply(wide, log_prior)  # type: ignore[no-any-return]
+    return _Information.apply(wide, log_prior, diversity)  # type: ignore[no-any-return]
 
 
 class _Information(Function):
     r"""The value with its gradient by hand: on a small batch a chain of tiny operations costs more than their result.
 
-    .. math:: \frac{\partial L}{\partial p_{ik}} = \frac1n (\log\bar p_k - \log\pi_k - \log p_{ik})
+    .. math:: \frac{\partial L}{\partial p_{ik}} = \frac1n \bigl(d\,(\log\bar p_k - \log\pi_k) - \log p_{ik}\bigr) + \text{const}
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, log_prior: Tensor) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, log_prior: Tensor, diversity: float) -> Tensor:
         log_p = torch.log_softmax(logits, dim=1)
         p = log_p.exp()
         # By way of logarithms, so that a class that underflows in every row has a finite one.
         from_prior = torch.logsumexp(log_p, dim=0) - math.log(len(p)) - log_prior
         # Both terms at once: the mean prediction of a class is the mean over the rows.
-        by_p = from_prior - log_p
+        by_p = diversity * from_prior - log_p
         rows = (p * by_p).sum(dim=1, keepdim=True)
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(p * (by_p - rows) / len(p))
@@ -67,8 +68,8 @@ class _Information(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] * ctx.saved_tensors[0], None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return gradients[0] * ctx.saved_tensors[0], None, None
 
 
 def _log_prior(prior: Tensor, logits: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class AdaptingMethod(Method):
         sure, alike = self.config.information, self.config.consistency
         if sure.weight > 0:
             assumed = None if self.prior is None else self.prior.target
-            part = information_maximisation(gather_features(target.logits), assumed)
+            part = information_maximisation(gather_features(target.logits), assumed, diversity=sure.diversity)
             found["information"] = (sure.weight_at(progress), part)
         if alike.weight > 0 and progress >= alike.start:
             view = batch.target if self.view is None else self.view(batch.target)

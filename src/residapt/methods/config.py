@@ -134,6 +134,10 @@ class PriorConfig(Settings):
 class InformationConfig(RampedConfig):
     """Information maximisation on the target's predictions: sure about each image, not one class for all."""
 
+    diversity: float = Field(1.0, ge=0)
+    """Weight of the second part (not one class for all, but as often as the prior says) beside the first. Below 1, an
+    estimated prior follows the data sooner."""
+
 
 class AverageConfig(Settings):
     """Moving average of weights and transforms, used for every prediction and for what is handed out."""
