@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from residapt.config import merged
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.engine import Engine
 from residapt.methods import MethodConfig, build_method
 from residapt.methods.config import DiscrepancyConfig
 from residapt.rank import RankConfig
+from residapt.settings import merged
 from residapt.train import Callback, TrainConfig, Trainer
 from residapt.transform import TransformConfig
 

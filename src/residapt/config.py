@@ -14,7 +14,7 @@ from residapt.data.domains import Balance
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import RECIPES, split_plus
-from residapt.settings import Seed, Settings
+from residapt.settings import Seed, Settings, merged
 from residapt.streams.metadata import LARGEST, WIDEST
 from residapt.train.config import TrainConfig
 from residapt.train.symptoms import HealthConfig
@@ -136,11 +136,11 @@ def load_config(
     path: Path | None = None, overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None
 ) -> Config:
     """Defaults, then ``base``, then the file, then ``a.b=c`` overrides; what comes later wins."""
-    values: dict[str, Any] = _copy(base or {})
+    values: Mapping[str, Any] = base or {}
     if path is not None:
-        _merge(values, read_toml(path))
+        values = merged(values, read_toml(path))
     for text in overrides:
-        _merge(values, parse_override(text))
+        values = merged(values, parse_override(text))
     return Config.parse(values, where=str(path) if path and not overrides else "configuration")
 
 
@@ -177,15 +177,8 @@ def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         for part in reversed(key.split(".")):
             value = {part: value}
-        _merge(nested, value)
+        nested = merged(nested, value)
     return nested
-
-
-def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of both; where they differ the second wins."""
-    values = _copy(first)
-    _merge(values, second)
-    return values
 
 
 def write_config(config: BaseModel, path: Path) -> None:
@@ -201,18 +194,6 @@ def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
             yield from describe_config(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value, field.description or ""
-
-
-def _merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
-    for key, value in new.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = _copy(value) if isinstance(value, Mapping) else value
-
-
-def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:

@@ -58,3 +58,14 @@ def field_names(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from field_names(field.annotation, f"{prefix}{name}.")
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of both; where they differ the second wins."""
+    values = dict(first)
+    for key, value in second.items():
+        below = values.get(key)
+        values[key] = (
+            merged(below if isinstance(below, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        )
+    return values

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from residapt.bench.plan import Plan, SourceRecipe, make_plans
-from residapt.config import Config, load_config, merged
+from residapt.config import Config, load_config
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
 from residapt.methods.recipes import Recipe, recipe_for, split_plus
+from residapt.settings import merged
 
 EVALUATE_EVERY, LOG_EVERY = 1000, 500
 

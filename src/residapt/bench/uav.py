@@ -10,9 +10,10 @@ from pydantic import Field
 
 from residapt.bench.plan import Plan, SourceRecipe, make_plans
 from residapt.bench.recipe_plans import method_settings
-from residapt.config import load_config, merged
+from residapt.config import load_config
 from residapt.errors import ConfigError, DataError
 from residapt.methods import check_method
+from residapt.settings import merged
 
 TASKS = ("uav", "drone-standin")
 METHODS = ("source_only", "fine_tune", "pooled", "dann_flip", "adda", "two_stream", "rpt_fixed", "rpt")

@@ -50,7 +50,8 @@ def information_maximisation(logits: Tensor, prior: Tensor | None = None, *, div
 class _Information(Function):
     r"""The value with its gradient by hand: on a small batch a chain of tiny operations costs more than their result.
 
-    .. math:: \frac{\partial L}{\partial p_{ik}} = \frac1n \bigl(d\,(\log\bar p_k - \log\pi_k) - \log p_{ik}\bigr) + \text{const}
+    .. math:: \frac{\partial L}{\partial p_{ik}} =
+        \frac1n \bigl(d\,(\log\bar p_k - \log\pi_k) - \log p_{ik}\bigr) + \text{const}
     """
 
     @staticmethod

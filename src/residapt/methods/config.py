@@ -9,7 +9,7 @@ from pydantic import Field
 
 from residapt.data.augment import AugmentConfig
 from residapt.rank import RankConfig
-from residapt.settings import Seed, Settings
+from residapt.settings import Seed, Settings, merged
 from residapt.train.schedule import ramp
 from residapt.transform import TransformConfig
 
@@ -231,8 +231,5 @@ class MethodConfig(Settings):
 
     def with_parts(self, parts: Mapping[str, Any]) -> MethodConfig:
         """These settings under those of a recipe; what is not a method's is left out."""
-        values = self.model_dump()
-        for name in parts.keys() & values.keys():
-            part = parts[name]
-            values[name] = {**values[name], **part} if isinstance(part, Mapping) else part
-        return type(self).parse(values)
+        own = {name: part for name, part in parts.items() if name in type(self).model_fields}
+        return type(self).parse(merged(self.model_dump(), own))

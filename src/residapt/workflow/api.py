@@ -10,9 +10,10 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from residapt.config import Config, from_dotted, merged
+from residapt.config import Config, from_dotted
 from residapt.errors import ConfigError
 from residapt.run import RunDirectory
+from residapt.settings import merged
 from residapt.streams import TwoStream
 from residapt.summary import RunSummary, Verdict
 from residapt.workflow.finish import Finished, finish, write_adapter

@@ -11,8 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from residapt.config import Config, from_dotted, merged, parse_override
+from residapt.config import Config, from_dotted, parse_override
 from residapt.errors import ConfigError
+from residapt.settings import merged
 
 FORMS = "KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C"
 EXAMPLE = "for example --search discrepancy.weight=log:0.1..3"
