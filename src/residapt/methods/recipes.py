@@ -86,8 +86,8 @@ COMMON = Recipe(
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "plus": {
-        "prior": {"kind": "estimated", "decay": 0.995},
-        "information": {"weight": 1.0},
+        "prior": {"kind": "estimated", "decay": 0.995, "smoothing": 0.5},
+        "information": {"weight": 1.0, "diversity": 0.5},
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
         "model": {"standardise": True},
