@@ -86,9 +86,8 @@ COMMON = Recipe(
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "plus": {
-        "prior": {"kind": "estimated", "decay": 0.995, "smoothing": 0.5},
-        # A slow ramp: predictions that are sure too soon hold on to wrong names, and the estimate with them.
-        "information": {"weight": 1.0, "gamma": 2.0},
+        "prior": {"kind": "estimated", "decay": 0.995},
+        "information": {"weight": 1.0},
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
         "model": {"standardise": True},
