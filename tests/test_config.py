@@ -6,6 +6,7 @@ import pytest
 
 from residapt.config import Config, describe_config, load_config, parse_override, write_config
 from residapt.errors import ConfigError
+from residapt.settings import merged
 
 
 def test_written_configuration_reads_back_the_same(tmp_path: Path):
@@ -19,6 +20,16 @@ def test_overrides_win_over_the_file_and_the_file_over_the_base(tmp_path: Path):
     path.write_text("[rank]\nweight = 2.0\nevery = 7\n")
     config = load_config(path, ["rank.weight=3"], base={"rank": {"every": 5, "step": 0.5}})
     assert (config.rank.weight, config.rank.every, config.rank.step) == (3.0, 7, 0.5)
+
+
+def test_merging_goes_to_any_depth_and_changes_neither_side():
+    first = {"a": {"b": {"c": 1, "d": 2}}, "e": 3}
+    second = {"a": {"b": {"c": 4}}, "e": {"f": 5}}
+    both = merged(first, second)
+    assert both == {"a": {"b": {"c": 4, "d": 2}}, "e": {"f": 5}}
+    both["a"]["b"]["c"] = both["e"]["f"] = 0
+    assert first == {"a": {"b": {"c": 1, "d": 2}}, "e": 3}
+    assert second == {"a": {"b": {"c": 4}}, "e": {"f": 5}}
 
 
 @pytest.mark.parametrize(

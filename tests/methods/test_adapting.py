@@ -125,11 +125,11 @@ def test_classification_and_domain_losses_have_the_same_weights() -> None:
 
 @pytest.mark.parametrize("kind", ["as-is", "balanced", "estimated"])
 def test_information_maximisation_knows_the_assumed_prior(kind: str) -> None:
-    parts = {"prior": {"kind": kind, "start": "source"}, "information": {"weight": 0.3, "gamma": 4.0}}
+    parts = {"prior": {"kind": kind, "start": "source"}, "information": {"weight": 0.3, "gamma": 4.0, "diversity": 0.4}}
     losses, trainer = first_losses("rpt", parts)
     logits = trainer.method.two(trainer.batches.batch(0).target, stream="target")
     assumed = {"as-is": None, "balanced": torch.ones(3) / 3, "estimated": torch.tensor([1 / 2, 1 / 3, 1 / 6])}[kind]
-    torch.testing.assert_close(losses.parts["information"], information_maximisation(logits, assumed))
+    torch.testing.assert_close(losses.parts["information"], information_maximisation(logits, assumed, diversity=0.4))
     others = {"confusion": 2 / (1 + torch.tensor(-5.0).exp()) - 1}
     ramped = 0.3 * (2 / (1 + torch.tensor(-2.0).exp()) - 1)
     total = sum(others.get(name, 1.0) * value for name, value in losses.parts.items() if name != "information")

@@ -83,3 +83,9 @@ def test_a_warm_start_can_be_shortened_and_is_then_another_run() -> None:
     assert (usual.source.steps, short.source.steps) == (4000, 500)
     assert short.model_copy(update={"source": usual.source}) == usual
     assert short.key() != usual.key()
+
+
+def test_two_pairs_with_one_source_share_its_network() -> None:
+    plans = [recipe_plans(task, "lenet", ["rpt+"], [3])[0] for task in ("svhn-mnist", "svhn-usps")]
+    assert _source_key(plans[0]) == _source_key(plans[1])
+    assert plans[0].key() != plans[1].key()
