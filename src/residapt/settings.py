@@ -64,8 +64,8 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     """Nested values of both; where they differ the second wins."""
     values = dict(first)
     for key, value in second.items():
-        below = values.get(key)
-        values[key] = (
-            merged(below if isinstance(below, Mapping) else {}, value) if isinstance(value, Mapping) else value
-        )
+        if isinstance(value, Mapping):
+            below = values.get(key)
+            value = merged(below if isinstance(below, Mapping) else {}, value)
+        values[key] = value
     return values
