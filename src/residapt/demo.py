@@ -15,11 +15,12 @@ from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.recipes import RECIPES, split_plus
+from residapt.methods.rounds import Round, in_rounds
 from residapt.models.lenet import LeNet
 from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.streams.standardise import standardised
-from residapt.train import Callback, Evaluation, GroupConfig, Method, TrainConfig, accuracy
+from residapt.train import Callback, Evaluation, GroupConfig, Method, TrainConfig, Trainer, accuracy
 
 TITLES = {"source_only": "source only", "dann_flip": "DANN", "rpt_fixed": "RPT, fixed ranks", "rpt": "RPT"}
 
@@ -101,8 +102,7 @@ def run_demo(
         title = "source_only+" if plus else "source_only"
         results.append(_train_source(title, networks[plus], data, config, seed, callbacks))
     for name in methods:
-        network = copy.deepcopy(networks[split_plus(name)[1]])
-        method, seconds, before = _adapt(name, network, data, config, seed, callbacks)
+        method, seconds, before = _adapt(name, networks[split_plus(name)[1]], data, config, seed, callbacks)
         on_method(method)
         added = sum(parameter.numel() for parameter in method.two.transforms.parameters())
         score = accuracy(method, data.held_out)
@@ -151,10 +151,21 @@ def _adapt(
             "discrepancy": settings.discrepancy.model_copy(update={"seed": seed}),
         }
     )
-    trainer = make_trainer(
-        plain, network, data.pair, method=settings, train=train, callbacks=callbacks(TITLES.get(name, name))
-    )
-    before = trainer.method.two.ranks()
+    before: dict[str, tuple[int, int]] = {}
+
+    def run(turn: Round[MethodConfig]) -> Trainer:
+        trainer = make_trainer(
+            plain,
+            copy.deepcopy(network),
+            data.pair,
+            method=turn.settings,
+            train=turn.train,
+            callbacks=callbacks(TITLES.get(name, name)),
+        )
+        before.update(trainer.method.two.ranks())
+        trainer.run()
+        return trainer
+
     started = time.monotonic()
-    method = trainer.run()
-    return method, time.monotonic() - started, before
+    trained, _ = in_rounds(Round(settings, train), run, data.pair.target)
+    return trained.method, time.monotonic() - started, before

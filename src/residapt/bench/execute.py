@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,10 +23,11 @@ from residapt.engine import Engine
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.layer_choice import stream_mmd
+from residapt.methods.rounds import Round
 from residapt.models.specs import build_model
 from residapt.selection.guard import measure
 from residapt.streams.standardise import standardised
-from residapt.train import Callback, Curve, accuracy
+from residapt.train import Callback, Curve, Trainer, accuracy
 
 NUM_CLASSES = 10
 
@@ -39,17 +41,20 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
     trained = is_warm_start(plan.method, plan.source.steps)
     train = plan.train.model_copy(update={"steps": 0}) if trained else plan.train
     curve = Curve([task.evaluations[0]], train.evaluate_every)
-    trainer = make_trainer(
-        plan.method,
-        network,
-        task.pair,
-        method=plan.settings,
-        train=train,
-        callbacks=(*callbacks, curve),
-        engine=Engine(precision=plan.precision),
-        target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
-    )
-    method, record = train_and_record(plan, trainer)
+
+    def make(turn: Round[MethodConfig]) -> Trainer:
+        return make_trainer(
+            plan.method,
+            copy.deepcopy(network),
+            task.pair,
+            method=turn.settings,
+            train=turn.train,
+            callbacks=(*callbacks, curve),
+            engine=Engine(precision=plan.precision),
+            target_labels=task.evaluations[1].data if plan.method == "target_only" else None,
+        )
+
+    method, record = train_and_record(plan, train, make, looked_at.target)
     after = looked_at.after(method)
     if plan.method == "two_stream":
         record["stream_mmd"] = stream_mmd(after.source_logits, after.target_logits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable
 from functools import partial
@@ -17,10 +18,12 @@ from residapt.bench.resumable import pending, run_pending
 from residapt.bench.run_record import train_and_record
 from residapt.data.domains import DomainPair, Labelled
 from residapt.errors import DataError
+from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer
+from residapt.methods.rounds import Round
 from residapt.selection.guard import measure
 from residapt.streams import TwoStream
-from residapt.train import Curve, Evaluation, Method, accuracy
+from residapt.train import Curve, Evaluation, Method, Trainer, accuracy
 from residapt.train.evidence import collect, plain_streams
 
 Record = dict[str, Any]
@@ -42,16 +45,19 @@ def execute_office(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
     # The warm start is the source-only network already.
     train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
     curve = Curve([evaluations[0]], train.evaluate_every)
-    trainer = make_trainer(
-        plan.method,
-        network,
-        DomainPair(training, target.training()),
-        method=plan.settings,
-        train=train,
-        callbacks=(curve,),
-        target_labels=Labelled(target.training(), target.labels) if plan.method == "target_only" else None,
-    )
-    method, record = train_and_record(plan, trainer)
+
+    def make(turn: Round[MethodConfig]) -> Trainer:
+        return make_trainer(
+            plan.method,
+            copy.deepcopy(network),
+            DomainPair(training, target.training()),
+            method=turn.settings,
+            train=turn.train,
+            callbacks=(curve,),
+            target_labels=Labelled(target.training(), target.labels) if plan.method == "target_only" else None,
+        )
+
+    method, record = train_and_record(plan, train, make, target.scored().images)
     return {
         **record,
         "bench": "office31",

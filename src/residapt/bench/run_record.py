@@ -6,34 +6,66 @@ import platform
 import resource
 import subprocess
 import time
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from residapt.bench.resumable import AnyPlan
+from residapt.data.domains import Images
+from residapt.methods import MethodConfig
 from residapt.methods.parameters import count_parameters
-from residapt.train import Method, Trainer
+from residapt.methods.rounds import Round, in_rounds
+from residapt.train import Method, TrainConfig, Trainer
 from residapt.version import __version__
 
 
-def train_and_record(plan: AnyPlan, trainer: Trainer) -> tuple[Method, dict[str, Any]]:
-    """Train to the end, whose weights count; gives the method and the part of the record that needs no scores."""
-    before, counts = trainer.method.two.ranks(), _parameters(trainer.method)
+class TrainedPlan(AnyPlan, Protocol):
+    """A run of a method with settings."""
+
+    @property
+    def settings(self) -> MethodConfig:
+        """The method's."""
+        ...
+
+
+def train_and_record(
+    plan: TrainedPlan, train: TrainConfig, make: Callable[[Round[MethodConfig]], Trainer], target: Images
+) -> tuple[Method, dict[str, Any]]:
+    """Train to the end, whose weights count; gives the method and the part of the record that needs no scores.
+
+    ``make`` builds the trainer of a round, always from the same network; ``target`` are unlabelled images to look at.
+    """
     started = time.monotonic()
-    method = trainer.run()
-    seconds = time.monotonic() - started
+    last, story = in_rounds(Round(plan.settings, train), lambda turn: _Trained.by(make(turn)), target)
+    method = last.method
     return method, {
         "key": plan.key(),
         "plan": plan.model_dump(mode="json"),
         "selection": "last iterate" if method.two.average is None else "average at the end",
-        "ranks": {"before": before, "after": method.two.ranks()},
-        "parameters": {"before": counts, "after": _parameters(method)},
-        "seconds": round(seconds, 1),
+        "ranks": {"before": last.ranks, "after": method.two.ranks()},
+        "parameters": {"before": last.parameters, "after": _parameters(method)},
+        **({"rounds": story} if len(story) > 1 else {}),
+        "seconds": round(time.monotonic() - started, 1),
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "environment": environment(),
     }
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A trained method, and its size before."""
+
+    method: Method
+    ranks: dict[str, tuple[int, int]]
+    parameters: dict[str, int]
+
+    @classmethod
+    def by(cls, trainer: Trainer) -> _Trained:
+        ranks, parameters = trainer.method.two.ranks(), _parameters(trainer.method)
+        return cls(trainer.run(), ranks, parameters)
 
 
 def _parameters(method: Method) -> dict[str, int]:

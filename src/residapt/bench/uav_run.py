@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable
 from functools import partial
@@ -17,9 +18,11 @@ from residapt.bench.tasks import Task
 from residapt.bench.uav import DetectionPlan
 from residapt.bench.uav_task import CLASSES, detection_task, load_data
 from residapt.bench.warm_start import cached_source_network
+from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.methods.rounds import Round
 from residapt.models.specs import build_model
-from residapt.train import Evaluation, Method
+from residapt.train import Evaluation, Method, Trainer
 from residapt.train.detection import OneAgainstRest, average_precision
 from residapt.train.evaluate import evaluating, logits_of
 
@@ -34,8 +37,11 @@ def execute_detection(plan: DetectionPlan, *, root: Path, cache: Path) -> Record
     network = warm_start(plan, task, cache)
     # The warm start is the source-only network already.
     train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
-    trainer = make_trainer(plan.method, network, task.pair, method=plan.settings, train=train)
-    method, record = train_and_record(plan, trainer)
+
+    def make(turn: Round[MethodConfig]) -> Trainer:
+        return make_trainer(plan.method, copy.deepcopy(network), task.pair, method=turn.settings, train=turn.train)
+
+    method, record = train_and_record(plan, train, make, task.pair.target)
     scores = {item.name: score(method, item) for item in task.evaluations}
     return {
         **record,

@@ -101,6 +101,20 @@ class DSNConfig(Settings):
     """Shared features, in the notation of discrepancy.layer; None: the classifier's input."""
 
 
+class SearchConfig(Settings):
+    """Trainings that only look for the class frequencies, where those turn out to be far from what was assumed."""
+
+    rounds: int = Field(0, ge=0)
+    """Short trainings, each from the same network and the estimate of the one before; then the training is repeated
+    with the estimate of the best, by ClassAMI. 0 trains once."""
+    settled: float = Field(0.08, gt=0, le=1)
+    """No search where the estimate ends less than this (total variation) from where it started."""
+    share: float = Field(0.5, gt=0, le=1)
+    """Length of a short training, as a share of the whole one."""
+    smoothing: float = Field(0.5, ge=0, lt=1)
+    """prior.smoothing of the short trainings: where classes are known not to be as assumed, it may follow faster."""
+
+
 class PriorConfig(Settings):
     """Which class frequencies of the target the alignment assumes: the prior pi_t.
 
@@ -129,6 +143,8 @@ class PriorConfig(Settings):
     """An estimate from a confusion matrix with a larger condition number is refused."""
     min_ess: float = Field(0.1, ge=0, le=1)
     """An estimate is refused whose weights leave a smaller share of the source samples effective."""
+    search: SearchConfig = SearchConfig()
+    """Repeated trainings with what was estimated; costs as many trainings."""
 
 
 class InformationConfig(RampedConfig):

@@ -60,6 +60,17 @@ class TargetPrior(nn.Module):
         """Total variation between the two priors."""
         return 0.5 * (self.target - self.source).abs().sum()
 
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """The target's class frequencies, as settings hold them."""
+        exact = self.target.double()
+        return tuple((exact / exact.sum()).tolist())
+
+    @property
+    def moved(self) -> float:
+        """Total variation between what was assumed at the start and now."""
+        return 0.5 * float((self.target - _start(self.config, self.source)).abs().sum())
+
     @torch.no_grad()
     def observe(self, source_logits: Tensor, labels: Tensor, target_logits: Tensor) -> None:
         """Add a step's predictions to the running sums, over all processes."""

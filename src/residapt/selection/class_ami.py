@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
+from torch import Tensor
 from torch.nn import functional
 
 from residapt.selection.evidence import Evidence, subset
@@ -25,13 +26,18 @@ def class_ami(
     that predicts one class only scores 0.
     """
     keep = subset(len(evidence.target_logits), subsample, seed)
-    features = evidence.target_features[keep].double()
+    features = evidence.target_features[keep]
     if normalise:
-        features = functional.normalize(features, dim=1)
-    predicted = evidence.target_logits[keep].argmax(dim=1).numpy()
-    points = features.numpy()
+        features = functional.normalize(features.double(), dim=1)
+    return cluster_agreement(evidence.target_logits[keep], features, restarts=restarts, seed=seed)
+
+
+def cluster_agreement(logits: Tensor, features: Tensor, *, restarts: int = 5, seed: int = 0) -> float:
+    """Adjusted mutual information of the classes that logits predict and k-means clusters of features."""
+    predicted = logits.argmax(dim=1).numpy()
+    points = features.double().numpy()
     # k-means cannot make more clusters than there are different points, as after a collapse of the features.
-    clusters = min(evidence.classes, len(np.unique(points, axis=0)))
+    clusters = min(logits.shape[1], len(np.unique(points, axis=0)))
     if len(np.unique(predicted)) < 2:
         # One class for everything says nothing, but against collapsed features the measure would be 1.
         return 0.0

@@ -70,6 +70,10 @@ class Curve(Callback):
         self.evaluations, self.every = evaluations, every
         self.points: list[dict[str, float]] = []
 
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        """A training that begins anew has no points yet; those of one that goes on are restored afterwards."""
+        self.points = []
+
     def on_step(self, method: Method, step: int) -> None:
         """Evaluate when due."""
         if self.every and step % self.every == 0:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
 from residapt.atomic import atomic_file
-from residapt.config import load_config, write_config
+from residapt.config import Config, load_config, write_config
 from residapt.data.labels_record import write_records
 from residapt.deploy.model_file import write_model
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.methods.rounds import Round, in_rounds
 from residapt.models import load_weights
 from residapt.run import RunDirectory
 from residapt.streams.merge import merge_and_unload
 from residapt.train import Callback, Method, Trainer
+from residapt.train.checkpoint import restore_checkpoint
+from residapt.train.checkpoint_files import steps_in
 from residapt.train.events import CallbackState
 from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
@@ -123,7 +126,9 @@ def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
     return merge_and_unload(trainer.method.two)
 
 
-def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tuple[Trainer, ScoresAlong, Notes]:
+def adapt_trainer(
+    plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]
+) -> tuple[Trainer, ScoresAlong, Notes]:
     """The trainer of the second stage, not yet started, with what listens to it."""
     config = plan.config
     notes = Notes(plan.notes)
@@ -146,28 +151,54 @@ def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module) -> tu
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
     )
-    trainer = make_trainer(
-        config.method,
+    return _round_trainer(plan, source, turn, [*listeners, health, along, notes]), along, notes
+
+
+def _round_trainer(plan: Plan, source: nn.Module, turn: Round[Config], callbacks: Iterable[Callback]) -> Trainer:
+    return make_trainer(
+        plan.config.method,
         copy.deepcopy(source),
         plan.pair,
-        method=config,
-        train=config.train,
-        callbacks=[*listeners, health, along, notes],
+        method=turn.settings,
+        train=turn.train,
+        callbacks=callbacks,
         engine=plan.engine,
     )
-    return trainer, along, notes
 
 
 def adapt_stage(plan: Plan, run: RunDirectory | None, source: nn.Module) -> Adapted:
-    """Adapt a copy of the source network to the target."""
+    """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
     started = time.monotonic()
     source.eval()
-    trainer, along, notes = adapt_trainer(plan, run, source)
-    with resumable(trainer, run, "adapt", every=plan.config.train.checkpoint_every):
+    first = Round(plan.config, plan.config.train)
+    adapted, story = in_rounds(first, lambda turn: _adapt_once(plan, run, source, turn), plan.seen)
+    plan.seconds["adaptation"] = time.monotonic() - started
+    if len(story) < 2:
+        return adapted
+    told = ", then by ".join(f"{done['moved']:.2f}" for done in story)
+    note = f"trained {len(story)} times, since the estimated class frequencies of the target moved by {told}."
+    return replace(adapted, notes=[*adapted.notes, note])
+
+
+def _adapt_once(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapted:
+    stage, following = (_round_folder(number) for number in (turn.number, turn.number + 1))
+    if run is not None and steps_in(run.checkpoint / following):
+        # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
+        trainer = _round_trainer(plan, source, turn, ())
+        restore_checkpoint(trainer, run.checkpoint / stage)
+        return Adapted(trainer.method, "last", [])
+    if turn.number:
+        plan.say(f"training again from the source network ({turn.number + 1}), with the class frequencies found")
+    trainer, along, notes = adapt_trainer(plan, run, source, turn)
+    with resumable(trainer, run, stage, every=plan.config.train.checkpoint_every):
         trainer.run()
     method, selected = along.chosen(trainer.method)
-    plan.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes.texts)
+
+
+def _round_folder(number: int) -> str:
+    """Where the checkpoints of a round are."""
+    return "adapt" if number == 0 else f"adapt-{number + 1}"
 
 
 def _listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
