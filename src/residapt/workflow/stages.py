@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -71,6 +71,20 @@ class Adapted:
     notes: list[str]
 
 
+@dataclass(frozen=True, eq=False)
+class Adapting:
+    """A training of the second stage, with what listens to it; a round that had ended before has no listeners."""
+
+    trainer: Trainer
+    along: ScoresAlong | None = None
+    notes: Notes = field(default_factory=Notes)
+
+    @property
+    def method(self) -> Method:
+        """As it is at the end."""
+        return self.trainer.method
+
+
 def begin(plan: Plan, run: RunDirectory | None) -> None:
     """Write the configuration, and tell what was found out about the data; a run that goes on has told it."""
     if plan.resume and run is not None:
@@ -126,10 +140,8 @@ def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
     return merge_and_unload(trainer.method.two)
 
 
-def adapt_trainer(
-    plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]
-) -> tuple[Trainer, ScoresAlong, Notes]:
-    """The trainer of the second stage, not yet started, with what listens to it."""
+def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapting:
+    """The trainer of a round of the second stage, not yet started, with what listens to it."""
     config = plan.config
     notes = Notes(plan.notes)
     listeners = _listeners(plan, run, "adapt")
@@ -151,7 +163,7 @@ def adapt_trainer(
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
     )
-    return _round_trainer(plan, source, turn, [*listeners, health, along, notes]), along, notes
+    return Adapting(_round_trainer(plan, source, turn, [*listeners, health, along, notes]), along, notes)
 
 
 def _round_trainer(plan: Plan, source: nn.Module, turn: Round[Config], callbacks: Iterable[Callback]) -> Trainer:
@@ -171,29 +183,31 @@ def adapt_stage(plan: Plan, run: RunDirectory | None, source: nn.Module) -> Adap
     started = time.monotonic()
     source.eval()
     first = Round(plan.config, plan.config.train)
-    adapted, story = in_rounds(first, lambda turn: _adapt_once(plan, run, source, turn), plan.seen)
+    last, story = in_rounds(first, lambda turn: _adapt_once(plan, run, source, turn), plan.seen)
+    method, selected = last.along.chosen(last.method) if last.along else (last.method, "last")
+    notes = last.notes.texts
+    if len(story) > 1:
+        moved = ", then by ".join(f"{done['moved']:.2f}" for done in story)
+        notes.append(
+            f"trained {len(story)} times, since the estimated class frequencies of the target moved by {moved}."
+        )
     plan.seconds["adaptation"] = time.monotonic() - started
-    if len(story) < 2:
-        return adapted
-    told = ", then by ".join(f"{done['moved']:.2f}" for done in story)
-    note = f"trained {len(story)} times, since the estimated class frequencies of the target moved by {told}."
-    return replace(adapted, notes=[*adapted.notes, note])
+    return Adapted(method, selected, notes)
 
 
-def _adapt_once(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapted:
+def _adapt_once(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapting:
     stage, following = (_round_folder(number) for number in (turn.number, turn.number + 1))
     if run is not None and steps_in(run.checkpoint / following):
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(plan, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
-        return Adapted(trainer.method, "last", [])
+        return Adapting(trainer)
     if turn.number:
         plan.say(f"training again from the source network ({turn.number + 1}), with the class frequencies found")
-    trainer, along, notes = adapt_trainer(plan, run, source, turn)
-    with resumable(trainer, run, stage, every=plan.config.train.checkpoint_every):
-        trainer.run()
-    method, selected = along.chosen(trainer.method)
-    return Adapted(method, selected, notes.texts)
+    adapting = adapt_trainer(plan, run, source, turn)
+    with resumable(adapting.trainer, run, stage, every=plan.config.train.checkpoint_every):
+        adapting.trainer.run()
+    return adapting
 
 
 def _round_folder(number: int) -> str:
