@@ -13,7 +13,7 @@ from residapt.train import TrainConfig, Trainer
 from tiny_run import tiny_pair, tiny_trainer
 
 FLAT = (1 / 3, 1 / 3, 1 / 3)
-SEARCH = {"kind": "estimated", "search": {"rounds": 3, "settled": 0.1, "share": 0.25, "smoothing": 0.3}}
+SEARCH = {"kind": "estimated", "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3}}
 
 
 def first(**search: object) -> Round[MethodConfig]:
@@ -64,16 +64,17 @@ def test_without_a_search_there_is_one_training_however_far_it_moves() -> None:
 
 def test_short_trainings_look_and_the_whole_one_is_repeated_with_the_best_of_them() -> None:
     begin = first()
-    ends = [(0.5, 0.3, 0.2), (0.6, 0.3, 0.1), (0.7, 0.2, 0.1), (0.8, 0.1, 0.1), (0.7, 0.2, 0.1)]
-    turns = walk(begin, *ends, agreements=(0.8, 0.9, 0.7))
-    assert [turn.train.steps for turn in turns] == [40, 10, 10, 10, 40]
-    assert [turn.settings.prior.smoothing for turn in turns] == [0.9, 0.3, 0.3, 0.3, 0.9]
+    ends = [(0.5, 0.3, 0.2), (0.6, 0.3, 0.1), (0.7, 0.2, 0.1), (0.8, 0.1, 0.1), (0.7, 0.2, 0.1), (0.7, 0.2, 0.1)]
+    turns = walk(begin, *ends, agreements=(0.8, 0.9, 0.7, 0.85))
+    assert [turn.train.steps for turn in turns] == [40, 10, 10, 10, 10, 40]
+    assert [turn.settings.prior.smoothing for turn in turns] == [0.9, 0.3, 0.3, 0.3, 0.3, 0.9]
     # The first search begins where the training did: what that ended with is a mixture of its start and the truth.
     assert [turn.settings.prior.start for turn in turns[:2]] == ["flat", "flat"]
     assert turns[2].settings.prior.start == pytest.approx(ends[1])
     assert turns[3].settings.prior.start == pytest.approx(ends[2])
-    assert turns[4].settings.prior.start == pytest.approx(ends[2]), "not the last, which agrees less"
-    assert len({turn.train.seed for turn in turns}) == 5
+    assert turns[4].settings.prior.start == pytest.approx(ends[2]), "not the one before, which agrees less"
+    assert turns[5].settings.prior.start == pytest.approx(ends[2])
+    assert len({turn.train.seed for turn in turns}) == 6
     for turn in turns:
         same = {"start": "flat", "smoothing": 0.9}
         assert turn.settings.model_copy(update={"prior": turn.settings.prior.model_copy(update=same)}) == begin.settings

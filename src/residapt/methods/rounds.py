@@ -7,9 +7,9 @@ images wrongly, and its own estimate is better again. So:
 
 1. the training as it is; if its estimate has not moved far from where it started, that is all;
 2. otherwise short trainings whose estimates follow fast: the first starts where the training did, each further one from
-   the source network and the estimate of the one before. They come nearer to the truth and in the end pass it: where
-   frequencies are wrong, predictions cut through clusters of the features or join two of them, so that the one counts
-   whose predictions agree best with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
+   the source network and the best estimate so far. One after another they come nearer to the truth and in the end pass
+   it. Where frequencies are wrong, predictions cut through clusters of the features or join two of them, so that the
+   best is the one whose predictions agree most with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
 3. the training as it is once more, with what that one has found.
 """
 
@@ -81,13 +81,11 @@ def rounds(first: Round[S]) -> Generator[Round[S], Ended, None]:
     if search.rounds == 0 or ended.prior.moved < search.settled:
         return
     best, found = -math.inf, None
-    last = None
     for number in range(1, search.rounds + 1):
-        ended = yield first.short().numbered(number, last)
-        last = ended.prior
+        ended = yield first.short().numbered(number, found)
         agreement = ended.agreement()
         if agreement > best:
-            best, found = agreement, last
+            best, found = agreement, ended.prior
     yield first.numbered(search.rounds + 1, found)
 
 
