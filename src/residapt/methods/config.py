@@ -105,8 +105,8 @@ class SearchConfig(Settings):
     """Trainings that only look for the class frequencies, where those turn out to be far from what was assumed."""
 
     rounds: int = Field(0, ge=0)
-    """Short trainings, each from the same network and the best estimate so far, by ClassAMI; then the training is
-    repeated with the best. 0 trains once."""
+    """Short trainings, each from the same network: the first half from where the training started, the others from the
+    best estimate so far, by ClassAMI; then the training is repeated with the best. 0 trains once."""
     settled: float = Field(0.08, gt=0, le=1)
     """No search where the estimate ends less than this (total variation) from where it started."""
     share: float = Field(0.5, gt=0, le=1)

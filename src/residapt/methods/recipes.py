@@ -86,7 +86,7 @@ COMMON = Recipe(
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "plus": {
-        "prior": {"kind": "estimated", "decay": 0.995, "search": {"rounds": 5}},
+        "prior": {"kind": "estimated", "decay": 0.995},
         "information": {"weight": 1.0},
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},

@@ -6,9 +6,9 @@ outlive the network, though: a training that starts anew from the source network
 images wrongly, and its own estimate is better again. So:
 
 1. the training as it is; if its estimate has not moved far from where it started, that is all;
-2. otherwise short trainings whose estimates follow fast: the first starts where the training did, each further one from
-   the source network and the best estimate so far. One after another they come nearer to the truth and in the end pass
-   it. Where frequencies are wrong, predictions cut through clusters of the features or join two of them, so that the
+2. otherwise short trainings whose estimates follow fast. The first half of them start where the training did, each with
+   another order of the samples, which alone may decide in which basin they end; the others start from the best estimate
+   so far. One after another such trainings come nearer to the truth and in the end pass it. Where frequencies are wrong, predictions cut through clusters of the features or join two of them, so that the
    best is the one whose predictions agree most with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
 3. the training as it is once more, with what that one has found.
 """
@@ -82,7 +82,8 @@ def rounds(first: Round[S]) -> Generator[Round[S], Ended, None]:
         return
     best, found = -math.inf, None
     for number in range(1, search.rounds + 1):
-        ended = yield first.short().numbered(number, found)
+        from_start = 2 * number <= search.rounds + 1
+        ended = yield first.short().numbered(number, None if from_start else found)
         agreement = ended.agreement()
         if agreement > best:
             best, found = agreement, ended.prior
