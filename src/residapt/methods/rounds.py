@@ -8,8 +8,9 @@ images wrongly, and its own estimate is better again. So:
 1. the training as it is; if its estimate has not moved far from where it started, that is all;
 2. otherwise short trainings whose estimates follow fast. The first half of them start where the training did, each with
    another order of the samples, which alone may decide in which basin they end; the others start from the best estimate
-   so far. One after another such trainings come nearer to the truth and in the end pass it. Where frequencies are wrong, predictions cut through clusters of the features or join two of them, so that the
-   best is the one whose predictions agree most with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
+   so far. One after another such trainings come nearer to the truth and in the end pass it. Where frequencies are
+   wrong, predictions cut through clusters of the features or join two of them, so that the best is the one whose
+   predictions agree most with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
 3. the training as it is once more, with what that one has found.
 """
 
