@@ -12,7 +12,6 @@ from residapt.methods.rounds import Ended, Round, in_rounds, rounds
 from residapt.train import TrainConfig, Trainer
 from tiny_run import tiny_pair, tiny_trainer
 
-FLAT = (1 / 3, 1 / 3, 1 / 3)
 SEARCH = {"kind": "estimated", "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3}}
 
 
@@ -77,6 +76,12 @@ def test_short_trainings_look_and_the_whole_one_is_repeated_with_the_best_of_the
     for turn in turns:
         same = {"start": "flat", "smoothing": 0.9}
         assert turn.settings.model_copy(update={"prior": turn.settings.prior.model_copy(update=same)}) == begin.settings
+
+
+def test_the_search_ends_after_so_many_rounds() -> None:
+    far = [(0.8, 0.1, 0.1), (0.1, 0.8, 0.1)] * 3
+    assert [turn.train.steps for turn in walk(first(), *far, agreements=(0.5,) * 4)] == [40, 10, 10, 10, 10, 40]
+    assert [turn.train.steps for turn in walk(first(rounds=1), *far, agreements=(0.5,))] == [40, 10, 40]
 
 
 def run_of(turn: Round[MethodConfig], name: str = "rpt") -> Trainer:

@@ -203,7 +203,7 @@ def _adapt_once(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: R
         restore_checkpoint(trainer, run.checkpoint / stage)
         return Adapting(trainer)
     if turn.number:
-        plan.say(f"training again from the source network ({turn.number + 1}), with the class frequencies found")
+        plan.say(f"training again from the source network ({turn.number + 1}), for the class frequencies of the target")
     adapting = adapt_trainer(plan, run, source, turn)
     with resumable(adapting.trainer, run, stage, every=plan.config.train.checkpoint_every):
         adapting.trainer.run()
