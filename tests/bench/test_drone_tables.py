@@ -21,7 +21,7 @@ from residapt.errors import DataError
 
 
 def record(method: str, ap: float, *, labels: int = 200, part: str = "test", note: str = "") -> dict[str, Any]:
-    plan = {"method": method, "labels": labels, "part": part, "note": note, "seed": 0}
+    plan = {"method": method, "recipe": "common", "labels": labels, "part": part, "note": note, "seed": 0}
     scores = {"validation": ap} if part == "validation" else {"target_test": ap, "second": ap / 2}
     ranks = {"before": {"conv1": [32, 32]}, "after": {"conv1": [int(10 * ap), 4]}} if method == "rpt" else {}
     counts = {"before": {"network": 1000, "transform": 50}}

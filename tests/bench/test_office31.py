@@ -196,6 +196,32 @@ def test_the_recipe_is_the_papers_deep_setting() -> None:
     assert (plan.settings.discrepancy.hidden, plan.settings.discrepancy.dropout) == ((1024, 1024), 0.5)
 
 
+def test_plus_is_the_recipe_of_beyond_on_views_of_the_images(root: Path, cache: Path) -> None:
+    plan, paper = plans("rpt+", "rpt")
+    assert (plan.method, plan.recipe, plan.network.standardise) == ("rpt", "plus", True)
+    assert (paper.method, paper.recipe, paper.network.standardise) == ("rpt", "paper", False)
+    parts = plan.settings
+    assert (parts.prior.kind, parts.information.weight, parts.discrepancy.end) == ("estimated", 1.0, 0.5)
+    assert (parts.consistency.kind, parts.consistency.view) == ("fixmatch", "drawn")
+    assert parts.discrepancy.hidden == paper.settings.discrepancy.hidden == (1024, 1024)
+    assert plans("rpt+", changes=("information.weight=0.5",))[0].settings.information.weight == 0.5
+    record = execute_office(plan, root=root, cache=cache)
+    assert record["plan"]["recipe"] == "plus"
+    rows = office_rows([record, execute_office(paper, root=root, cache=cache)], published=False)
+    assert [row.method for row in rows] == ["rpt", "rpt+"]
+
+
+def test_standardised_images_are_so_before_the_frozen_stages(root: Path) -> None:
+    network = NETWORK.model_copy(update={"standardise": True})
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    as_is, brighter = (frozen_stages(network, root)(x) for x in (images, 3 * images + 1))
+    torch.testing.assert_close(as_is, brighter, rtol=1e-2, atol=5e-3)
+    alone = (images - images.mean((1, 2, 3), keepdim=True)) / (
+        images.std((1, 2, 3), unbiased=False, keepdim=True) + 1e-3
+    )
+    torch.testing.assert_close(as_is, frozen_stages(NETWORK, root)(alone), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -7,6 +7,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from residapt.bench import uav_run, uav_task
+from residapt.bench.drone_tables import main_runs
 from residapt.bench.plan import SourceRecipe
 from residapt.bench.resumable import pending
 from residapt.bench.uav import METHODS, DetectionPlan, best_tries, detection_plans
@@ -50,6 +51,16 @@ def test_every_method_gives_a_whole_record(method: str, data: DetectionData, tmp
     assert bool(record["ranks"]["before"]) == (method in ("rpt", "rpt_fixed"))
     assert record["parameters"]["after"]["deployed"] == sum(p.numel() for p in UavNet().parameters())
     assert record["data"] == {"official": False, "files": ("made up",)}
+
+
+def test_plus_is_a_run_of_its_own(data: DetectionData, tmp_path: Path) -> None:
+    plan, common = plans("rpt+", "rpt", labels=[4])
+    assert (plan.method, plan.recipe, plan.standardise) == ("rpt", "plus", True)
+    assert (common.recipe, common.standardise) == ("common", False)
+    assert (plan.settings.prior.kind, plan.settings.consistency.kind) == ("estimated", "fixmatch")
+    made = [execute_detection(each, root=tmp_path, cache=tmp_path) for each in (plan, common)]
+    assert len(list(tmp_path.glob("uav-uavnet-*.safetensors"))) == 2  # standardised images have a network of their own
+    assert [len(main_runs(made, name)) for name in ("rpt+", "rpt")] == [1, 1]
 
 
 def test_finished_runs_are_not_run_again(data: DetectionData, tmp_path: Path) -> None:

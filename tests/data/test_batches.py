@@ -168,6 +168,18 @@ def test_augmentation_differs_between_steps_and_domains() -> None:
     assert len(set(values)) == 8
 
 
+def test_a_second_view_has_the_same_images_with_other_changes() -> None:
+    batches = Batches(numbered_pair(6, 6, 2, noisy=True), size=4, seed=0)
+    for step in range(3):
+        plain, both = batches.batch(step), batches.batch(step, view=True)
+        assert plain.view is None
+        assert both.view is not None
+        assert torch.equal(both.target, plain.target), "asking for a view leaves everything else as it is"
+        assert torch.equal(both.view.floor(), both.target.floor()), "image number i is i and a fraction"
+        assert not bool((both.view == both.target).any())
+        assert same(both, Batches(batches.pair, size=4, seed=0).batch(step, view=True))
+
+
 def test_derived_seeds_do_not_meet() -> None:
     """Sums of seeds would: seed 0 at step 1 and seed 1 at step 0."""
     seeds = Counter(derived_seed(seed, name, step) for seed in range(5) for name in ("a", "b") for step in range(5))

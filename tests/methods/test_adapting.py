@@ -384,6 +384,31 @@ def test_changed_target_images_are_compared_with_the_images_as_they_are(kind: st
     assert float(losses.parts["consistency"].detach()) == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_view_that_the_data_draws_is_compared_with_the_image() -> None:
+    parts = {"consistency": {"weight": 0.5, "gamma": 0.0, "view": "drawn", "start": 0.5}}
+    trainer = tiny_trainer("rpt", net={"norm": False, "dropout": 0.0}, parts=parts, steps=4)
+    method = trainer.method.train()
+    assert [method.wants_view(p) for p in (0.0, 0.49, 0.5, 1.0)] == [False, False, True, True]
+    with pytest.raises(ConfigError, match=r"view=method\.wants_view\(progress\)"):
+        method.losses(trainer.batches.batch(0), 0.5)
+    batch = trainer.batches.batch(0, view=True)
+    logits, other = (method.two(view, stream="target").detach() for view in (batch.target, batch.view))
+    expected = float(consistency(logits, other))
+    assert expected > 0
+    assert float(method.losses(batch, 0.5).parts["consistency"].detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_training_draws_a_second_view_only_where_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"consistency": {"weight": 0.5, "view": "drawn", "start": 0.5}}
+    trainer = tiny_trainer("dann_flip", parts=parts, steps=4)
+    drawn, draw = [], Batches.batch
+    monkeypatch.setattr(
+        Batches, "batch", lambda self, step, *, view=False: drawn.append(view) or draw(self, step, view=view)
+    )
+    trainer.run()
+    assert drawn == [False, False, True, True]
+
+
 def test_consistency_counts_from_its_start_on_and_its_ramp_begins_there() -> None:
     parts = {"consistency": {"weight": 0.5, "gamma": 3.0, "start": 0.5}}
     assert "consistency" not in first_losses("rpt", parts, progress=0.49)[0].parts

@@ -10,12 +10,13 @@ from residapt.bench.execute import _source_key
 from residapt.bench.recipe_plans import recipe_plans
 from residapt.config import Config, load_config, write_config
 from residapt.errors import ConfigError
-from residapt.methods.recipes import COMMON, DIGIT_CHANGES, PLUS, RECIPES, recipe_for, split_plus
+from residapt.methods.recipes import COMMON, DIGIT_CHANGES, PLUS, RECIPES, full_name, recipe_for, split_plus
 
 
 def test_a_plus_behind_a_method_is_the_recipe() -> None:
     assert split_plus("rpt+") == ("rpt", True)
     assert split_plus("dann_flip") == ("dann_flip", False)
+    assert (full_name("rpt", "plus"), full_name("rpt", "common")) == ("rpt+", "rpt")
     for given in ({"method": "dann_flip+"}, {"method": "dann_flip", "recipe": "plus"}):
         config = Config.parse(given)
         assert (config.method, config.recipe) == ("dann_flip", "plus")

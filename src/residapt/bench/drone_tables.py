@@ -11,6 +11,7 @@ from residapt.bench.paired import PairedDifference
 from residapt.bench.rank_tables import HEADINGS, rank_rows
 from residapt.bench.uav import EARLIER, METHODS, PAPER
 from residapt.errors import DataError
+from residapt.methods.recipes import full_name
 
 Record = dict[str, Any]
 NAMES = {
@@ -33,7 +34,7 @@ def main_runs(records: Sequence[Record], method: str, labels: int | None = None)
         return [
             record
             for record in records
-            if (plan := record["plan"])["method"] == method
+            if full_name((plan := record["plan"])["method"], plan["recipe"]) == method
             and plan["part"] == "test"
             and not plan["note"]
             and labels in (None, plan["labels"])
@@ -124,7 +125,8 @@ def try_table(records: Sequence[Record]) -> str:
     for record in records:
         plan = record["plan"]
         if plan["part"] == "validation":
-            rows.append((NAMES.get(plan["method"], plan["method"]), plan["note"], f"{record['ap']['validation']:.3f}"))
+            method = full_name(plan["method"], plan["recipe"])
+            rows.append((NAMES.get(method, method), plan["note"], f"{record['ap']['validation']:.3f}"))
     return markdown(("method", "tried", "AP, validation"), sorted(rows))
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from pydantic import Field
 
-from residapt.config import load_config
+from residapt.bench.recipe_plans import method_settings
+from residapt.config import Config, load_config
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
+from residapt.methods.recipes import split_plus
 from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.train import GroupConfig, TrainConfig
@@ -39,6 +41,8 @@ class OfficeNetwork(Settings):
     """Height and width in pixels."""
     freeze: str = "blocks.5"
     """The last frozen stage: it and all before it keep their weights and batch-norm statistics in both streams."""
+    standardise: bool = False
+    """Whether each image is standardised by itself before the first stage."""
     views: int = Field(8, ge=1)
     """Augmented views of each image, computed once; a batch takes one of them at random."""
     bottleneck: int = Field(256, ge=1)
@@ -67,6 +71,8 @@ class OfficePlan(Settings):
     """The pair, for instance ``a-w``."""
     method: str
     """Name of the method."""
+    recipe: str = "paper"
+    """The paper's, or plus (docs/beyond.md)."""
     seed: int
     """The run's number: warm start, initialisation and order."""
     note: str = ""
@@ -122,6 +128,8 @@ RECIPE: dict[str, Any] = {
     "discrepancy": {"hidden": [1024, 1024], "dropout": 0.5, "weight": 1.0, "gamma": 10.0},
     # The last iterate goes up and down by several points; an average over some two hundred steps does not.
     "average": {"decay": 0.995, "start": 0.5},
+    # What is trained reads activations, which cannot be turned or shifted as images can: another of their views.
+    "consistency": {"view": "drawn"},
 }
 """Settings of all methods and pairs, over the defaults."""
 
@@ -141,25 +149,31 @@ def office_plans(
     for pair in pairs:
         if pair not in PAIRS:
             raise ConfigError(f"there is no pair '{pair}' in Office-31; pairs: {', '.join(PAIRS)}.")
-    for method in methods:
-        check_method(method)
-    config = load_config(None, changes, base=RECIPE)
-    base = {name: getattr(config, name) for name in MethodConfig.model_fields}
-    plans = []
-    for seed in seeds:
-        settings = MethodConfig(**{**base, **_seeded(base, seed)})
-        common = {
-            "seed": seed,
-            "note": note,
-            "tries": tries,
-            "network": network,
-            "source": source.model_copy(update={"seed": seed}),
-            "train": config.train.model_copy(update={"seed": seed}),
-            "settings": settings,
-        }
-        plans += [OfficePlan(task=pair, method=method, **common) for pair in pairs for method in methods]
-    return plans
+    configs = [_configuration(method, changes) for method in methods]
+    return [
+        OfficePlan(
+            task=pair,
+            method=config.method,
+            recipe=config.recipe,
+            seed=seed,
+            note=note,
+            tries=tries,
+            network=network.model_copy(update={"standardise": network.standardise or config.model.standardise}),
+            source=source.model_copy(update={"seed": seed}),
+            train=config.train.model_copy(update={"seed": seed}),
+            settings=_seeded(method_settings(config), seed),
+        )
+        for seed in seeds
+        for pair in pairs
+        for config in configs
+    ]
 
 
-def _seeded(base: dict[str, Any], seed: int) -> dict[str, Any]:
-    return {name: base[name].model_copy(update={"seed": seed}) for name in ("transform", "discrepancy")}
+def _configuration(method: str, changes: Sequence[str]) -> Config:
+    check_method(split_plus(method)[0])
+    return load_config(None, changes, base={**RECIPE, "method": method})
+
+
+def _seeded(settings: MethodConfig, seed: int) -> MethodConfig:
+    parts = {name: getattr(settings, name) for name in ("transform", "discrepancy")}
+    return settings.model_copy(update={name: part.model_copy(update={"seed": seed}) for name, part in parts.items()})

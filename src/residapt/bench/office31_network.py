@@ -17,12 +17,16 @@ from residapt.methods.fit import source_pair
 from residapt.models.heads import with_bottleneck
 from residapt.models.specs import build_model
 from residapt.models.stages import FrozenStages, cut_after
+from residapt.streams.standardise import standardised
 from residapt.train import GroupConfig, TrainConfig
 
 
 def frozen_stages(network: OfficeNetwork, root: Path) -> FrozenStages:
     """The stages whose output is cached."""
-    return _parts(network, root)[0].to(memory_format=torch.channels_last)
+    stages = _parts(network, root)[0].to(memory_format=torch.channels_last)
+    if network.standardise:
+        standardised(stages.model)
+    return stages
 
 
 def trained_part(network: OfficeNetwork, root: Path, seed: int) -> nn.Module:

@@ -20,6 +20,7 @@ from residapt.data.domains import DomainPair, Labelled
 from residapt.errors import DataError
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer
+from residapt.methods.recipes import full_name
 from residapt.methods.rounds import Round
 from residapt.selection.guard import measure
 from residapt.streams import TwoStream
@@ -100,4 +101,4 @@ def run_office_plan(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
 def office_name(plan: OfficePlan) -> str:
     """A run, for messages."""
     note = f", {plan.note}" if plan.note else ""
-    return f"office31 {plan.task} {plan.method} seed {plan.seed}{note}"
+    return f"office31 {plan.task} {full_name(plan.method, plan.recipe)} seed {plan.seed}{note}"

@@ -13,6 +13,7 @@ from residapt.bench.markdown import markdown
 from residapt.bench.office31 import METHODS, PAIRS
 from residapt.bench.office31_published import PUBLISHED_OFFICE
 from residapt.errors import DataError
+from residapt.methods.recipes import full_name, split_plus
 
 OURS = "ours"
 HEADINGS = ("method", "from", *(pair.upper().replace("-", "→") for pair in PAIRS), "mean of six", "runs")
@@ -48,7 +49,8 @@ def office_rows(records: Iterable[dict[str, Any]], *, published: bool = True) ->
         if record.get("bench") != "office31":
             raise DataError(f"record '{record.get('key')}' is not one of bench office31.")
         plan = record["plan"]
-        group = groups.setdefault((plan["note"], _setting(plan), plan["method"]), {})
+        method = full_name(plan["method"], plan.get("recipe", "paper"))
+        group = groups.setdefault((plan["note"], _setting(plan), method), {})
         group.setdefault(plan["task"], []).append(record["accuracy"]["target"])
     ours = [
         OfficeRow(method, f"{OURS}, {setting}{f', {note}' if note else ''}", _frozen(found))
@@ -79,8 +81,8 @@ def _frozen(values: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 
 
 def _place(key: Sequence[str]) -> tuple[int, str]:
-    method = key[-1]
-    return (METHODS.index(method) if method in METHODS else len(METHODS), method)
+    method = split_plus(key[-1])[0]
+    return (METHODS.index(method) if method in METHODS else len(METHODS), key[-1])
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from residapt.bench.budget import adaptation_steps
 from residapt.errors import DataError
+from residapt.methods.recipes import full_name
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ def paired_difference(
     tasks = set()
     for record in records:
         plan = record["plan"]
-        name = plan["method"] + ("+" if plan["recipe"] == "plus" else "")
-        given = wanted.get((name, plan["note"]))
+        given = wanted.get((full_name(plan["method"], plan["recipe"]), plan["note"]))
         chosen = plan["arch"] == arch and task in (None, plan["task"]) and plan["varied"] == "all"
         if chosen and given is not None and plan["recipe"] in (recipe, "plus"):
             tasks.add(plan["task"])

@@ -13,6 +13,7 @@ from residapt.bench.recipe_plans import method_settings
 from residapt.config import load_config
 from residapt.errors import ConfigError, DataError
 from residapt.methods import check_method
+from residapt.methods.recipes import full_name, split_plus
 from residapt.settings import merged
 
 TASKS = ("uav", "drone-standin")
@@ -61,7 +62,8 @@ def best_tries(records: Sequence[dict[str, Any]]) -> dict[str, Choice]:
     for record in records:
         plan = record.get("plan", {})
         if plan.get("part") == "validation":
-            found.setdefault(plan["method"], {}).setdefault(plan["note"], []).append(record)
+            method = full_name(plan["method"], plan["recipe"])
+            found.setdefault(method, {}).setdefault(plan["note"], []).append(record)
     if not found:
         raise DataError("the records have no tries: runs with --validation, each setting with a --note of its own.")
     return {method: _best(tries) for method, tries in found.items()}
@@ -90,21 +92,24 @@ def detection_plans(
     """The plans of a grid, seeds in the outer loop; ``changes`` (``a.b=c``) come after the method's own settings."""
     plans: list[DetectionPlan] = []
     for name in methods:
-        check_method(name)
+        method = split_plus(name)[0]
+        check_method(method)
         choice = (chosen or {}).get(name, Choice({}, tries))
-        config = load_config(None, changes, base=merged(COMMON, choice.settings))
+        config = load_config(None, changes, base=merged({**COMMON, "method": name}, choice.settings))
         made = make_plans(
             task,
             arch,
-            [name],
+            [method],
             seeds,
             train=config.train,
             settings=method_settings(config),
             source=source or SourceRecipe(steps=1000, batch_size=64),
+            recipe="plus" if config.recipe == "plus" else "common",
+            standardise=config.model.standardise,
             note=note,
             tries=choice.tries,
         )
-        for count in _counts(name, labels):
+        for count in _counts(method, labels):
             plans += [DetectionPlan(**dict(plan), labels=count, part=part) for plan in made]
     return sorted(plans, key=lambda plan: plan.seed)
 

@@ -20,8 +20,10 @@ from residapt.bench.uav_task import CLASSES, detection_task, load_data
 from residapt.bench.warm_start import cached_source_network
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
+from residapt.methods.recipes import full_name
 from residapt.methods.rounds import Round
 from residapt.models.specs import build_model
+from residapt.streams.standardise import standardised
 from residapt.train import Evaluation, Method, Trainer
 from residapt.train.detection import OneAgainstRest, average_precision
 from residapt.train.evaluate import evaluating, logits_of
@@ -72,9 +74,11 @@ def warm_start(plan: DetectionPlan, task: Task, cache: Path) -> nn.Module:
 
     def build() -> nn.Module:
         torch.manual_seed(plan.source.seed)
-        return build_model(plan.arch, num_classes=len(CLASSES), in_channels=1)
+        network = build_model(plan.arch, num_classes=len(CLASSES), in_channels=1)
+        return standardised(network) if plan.standardise else network
 
     text = f"{plan.source.model_dump_json()} {task.files} {plan.part if plan.task == 'uav' else ''}"
+    text += " standardised" if plan.standardise else ""
     path = cache / f"{plan.task}-{plan.arch}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.safetensors"
     return cached_source_network(path, build, source_pair(task.pair.source, "classes"), plan.source.loop())
 
@@ -94,4 +98,4 @@ def run_detection_plan(plan: DetectionPlan, *, root: Path, cache: Path) -> Recor
 def detection_name(plan: DetectionPlan) -> str:
     """A run, for messages."""
     note = f", {plan.note}" if plan.note else ""
-    return f"{plan.task} {plan.method} {plan.labels} labels seed {plan.seed}{note}"
+    return f"{plan.task} {full_name(plan.method, plan.recipe)} {plan.labels} labels seed {plan.seed}{note}"

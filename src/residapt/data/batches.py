@@ -21,6 +21,8 @@ class Batch:
     target: Tensor
     few: Tensor | None = None
     few_labels: Tensor | None = None
+    view: Tensor | None = None
+    """The same target images as the data draws them a second time, where that was asked for."""
 
     def to(self, device: torch.device, memory_format: torch.memory_format | None = None) -> Batch:
         """The batch on a device; images in the given memory format where they have four dimensions."""
@@ -110,13 +112,18 @@ class Batches:
             self.orders["few"] = _labelled_order(pair.few, pair.balance, seed, "few")
         self.shares = {name: _share(name, count, rank, world) for name, count in self.sizes.items()}
 
-    def batch(self, step: int) -> Batch:
-        """The batch of that step: the same whenever and by whomever it is asked."""
+    def batch(self, step: int, *, view: bool = False) -> Batch:
+        """The batch of that step: the same whenever and by whomever it is asked.
+
+        ``view`` adds the target images with other random changes, those that the data itself makes.
+        """
         source, labels = self._labelled(step, "source", self.pair.source)
-        target = self._fetch(self.pair.target, self._index(step, "target"), step, "target")
+        index = self._index(step, "target")
+        target = self._fetch(self.pair.target, index, step, "target")
+        again = self._fetch(self.pair.target, index, step, "target", "view") if view else None
         if self.pair.few is None:
-            return Batch(source, labels, target)
-        return Batch(source, labels, target, *self._labelled(step, "few", self.pair.few))
+            return Batch(source, labels, target, view=again)
+        return Batch(source, labels, target, *self._labelled(step, "few", self.pair.few), view=again)
 
     def _labelled(self, step: int, name: str, data: Labelled) -> tuple[Tensor, Tensor]:
         index = self._index(step, name)
@@ -126,10 +133,8 @@ class Batches:
         size = self.sizes[name]
         return self.orders[name].take(step * size, size)[self.shares[name]]
 
-    def _fetch(self, images: Images, index: Tensor, step: int, name: str) -> Tensor:
-        generator = torch.Generator().manual_seed(
-            derived_seed(self.seed, name, "augment", step, self.shares[name].start)
-        )
+    def _fetch(self, images: Images, index: Tensor, step: int, name: str, changes: str = "augment") -> Tensor:
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, name, changes, step, self.shares[name].start))
         return images.fetch(index, generator)
 
 

@@ -123,15 +123,31 @@ class AdaptingMethod(Method):
             assumed = None if self.prior is None else self.prior.target
             part = information_maximisation(gather_features(target.logits), assumed, diversity=sure.diversity)
             found["information"] = (sure.weight_at(progress), part)
-        if alike.weight > 0 and progress >= alike.start:
-            view = batch.target if self.view is None else self.view(batch.target)
-            changed = self.two.outputs(view, stream="target", residuals=residuals).logits
+        if self._is_consistent(progress):
+            changed = self.two.outputs(self._view(batch), stream="target", residuals=residuals).logits
             part = consistency(target.logits, changed, alike.kind, alike.threshold)
             since = (progress - alike.start) / (1 - alike.start)
             found["consistency"] = (alike.weight * ramp(since, alike.gamma), part)
         if self.centroids is not None and self._centroid_layer is not None:
             found |= self._pseudo(self.centroids, target.inner[self._centroid_layer], target.logits, progress)
         return found
+
+    def _is_consistent(self, progress: float) -> bool:
+        return self.config.consistency.weight > 0 and progress >= self.config.consistency.start
+
+    def wants_view(self, progress: float) -> bool:
+        """Whether consistency compares with a view that the data draws."""
+        return self.config.consistency.view == "drawn" and self._is_consistent(progress)
+
+    def _view(self, batch: Batch) -> Tensor:
+        if self.config.consistency.view == "changed":
+            return batch.target if self.view is None else self.view(batch.target)
+        if batch.view is None:
+            raise ConfigError(
+                "consistency.view = 'drawn' needs a second view of the target images in the batch: draw it with "
+                "batches.batch(step, view=method.wants_view(progress)), as the Trainer does."
+            )
+        return batch.view
 
     def _pseudo(
         self, centroids: Centroids, features: Tensor, logits: Tensor, progress: float

@@ -194,6 +194,9 @@ class ConsistencyConfig(Settings):
     """KL divergence of the predictions, or cross-entropy to sure predictions alone (FixMatch)."""
     threshold: float = Field(0.95, ge=0, le=1)
     """Smallest probability of a sure prediction, for fixmatch."""
+    view: Literal["changed", "drawn"] = "changed"
+    """Where the other view comes from: the image with the changes of consistency.augment, or the image as the data
+    draws it a second time (for photographs another crop)."""
     augment: ViewConfig = ViewConfig()
     """The changes."""
 

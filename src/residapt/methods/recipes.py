@@ -194,6 +194,11 @@ def split_plus(name: str) -> tuple[str, bool]:
     return name.removesuffix("+"), name.endswith("+")
 
 
+def full_name(method: str, recipe: str) -> str:
+    """The other way round: the name of a method with the ``+`` of its recipe."""
+    return f"{method}+" if recipe == "plus" else method
+
+
 def recipe_for(name: str, kind: Literal["common", "own", "plus"] = "common") -> Recipe:
     """The recipe of a method; methods without a published one have the common recipes only."""
     if kind in ("common", "plus"):

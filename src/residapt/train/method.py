@@ -60,6 +60,10 @@ class Method(nn.Module, ABC):
     def meet(self, pair: DomainPair, classes: int) -> None:
         """Learn what can be known of the data before the first step; called once, by the trainer."""
 
+    def wants_view(self, progress: float) -> bool:
+        """Whether the losses at training progress p read ``batch.view``, a second view of the target images."""
+        return False
+
     def further_losses(self) -> Iterator[Tensor]:
         """Losses of further optimiser steps on the same batch, for helpers such as a domain classifier.
 

@@ -137,8 +137,9 @@ class Trainer:
     def _one_step(self) -> None:
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
-        batch = self.batches.batch(self.step).to(self.engine.device, self.format)
         progress = self.step / max(self.config.steps, 1)
+        batch = self.batches.batch(self.step, view=self.method.wants_view(progress))
+        batch = batch.to(self.engine.device, self.format)
         set_learning_rates(self.optimizer, self.config, progress)
         losses = self._update(batch, progress)
         self.step += 1
