@@ -23,9 +23,10 @@ NAMES = {
     "two_stream": "two-stream",
     "rpt_fixed": "RPT, fixed ranks",
     "rpt": "RPT",
+    "rpt+": "RPT, plus",
 }
 MOST_LABELS = 200
-SEVERAL_LABELS = ("fine_tune", "rpt")
+SEVERAL_LABELS = ("fine_tune", "rpt", "rpt+")
 
 
 def main_runs(records: Sequence[Record], method: str, labels: int | None = None) -> list[Record]:
@@ -101,7 +102,8 @@ def label_rows(records: Sequence[Record], name: str = "target_test") -> dict[str
             by_count.setdefault(record["plan"]["labels"], []).extend(precisions([record], name))
         if method == "fine_tune" and by_count:
             by_count[0] = precisions(main_runs(records, "source_only"), name)
-        found[method] = {count: values for count, values in sorted(by_count.items()) if values}
+        if by_count:
+            found[method] = {count: values for count, values in sorted(by_count.items()) if values}
     return found
 
 

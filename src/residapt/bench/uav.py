@@ -17,7 +17,7 @@ from residapt.methods.recipes import full_name, split_plus
 from residapt.settings import merged
 
 TASKS = ("uav", "drone-standin")
-METHODS = ("source_only", "fine_tune", "pooled", "dann_flip", "adda", "two_stream", "rpt_fixed", "rpt")
+METHODS = ("source_only", "fine_tune", "pooled", "dann_flip", "adda", "two_stream", "rpt_fixed", "rpt", "rpt+")
 NEED_LABELS = ("fine_tune", "pooled")
 PAPER: dict[str, tuple[float, float | None]] = {
     "source_only": (0.377, None),

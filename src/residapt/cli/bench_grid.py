@@ -56,9 +56,13 @@ def grid_command(task: str, title: str) -> None:
             list[str] | None,
             typer.Option(help="A try of its own with these settings (key=value key=value), which become its note."),
         ] = None,
+        drawn: Annotated[
+            int, typer.Option(min=0, help="So many tries with settings drawn at random, the same for all methods.")
+        ] = 0,
         out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
         cache: Annotated[Path, typer.Option(help="Folder for trained source networks.")] = Path("run-bench"),
     ) -> None:
+        from residapt.bench.random_settings import drawn_settings
         from residapt.bench.recipe_plans import each_setting, recipe_plans
 
         if vary not in ("all", "order"):
@@ -67,12 +71,13 @@ def grid_command(task: str, title: str) -> None:
             raise ConfigError(f"--counts {counts!r}: use 'all', 'balanced' or 'skewed'.")
         plans = [
             plan
-            for changed, named in each_setting(each or (), changes or (), note)
+            for seed in range(first_seed, first_seed + seeds)
+            for changed, named in each_setting([*(each or ()), *drawn_settings(seed, drawn)], changes or (), note)
             for plan in recipe_plans(
                 task,
                 arch,
                 [name for name in methods.split(",") if name],
-                range(first_seed, first_seed + seeds),
+                [seed],
                 recipe=recipe,
                 steps=steps,
                 source_steps=source_steps,

@@ -67,6 +67,19 @@ def scores(files: Files) -> None:
     console.print(score_table(records_of(files)), highlight=False, soft_wrap=True, markup=False)
 
 
+@bench_app.command(epilog="Example: residapt bench picked benchmarks/results/drawn.jsonl rpt+ dann_flip+")
+def picked(
+    files: Files,
+    first: Annotated[str, typer.Argument(help="A method.")],
+    second: Annotated[str, typer.Argument(help="The method that it is compared with; it must have the same tries.")],
+    score: Annotated[str, typer.Option(help="The label-free score that picks a try.")] = "infomax",
+) -> None:
+    """Two methods whose tries a label-free score picks from, seed by seed, and their mean over all tries."""
+    from residapt.bench.picked import compare_tries, picked_text
+
+    console.print(picked_text(compare_tries(records_of(files), first, second), score), highlight=False, soft_wrap=True)
+
+
 @bench_app.command(epilog="Example: residapt bench agreement benchmarks/results/svhn-mnist.jsonl")
 def agreement(files: Files) -> None:
     """How far the seeds of each method agree on unlabelled target images, as Markdown; low means different basins."""
