@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from digit_folders import QUICK
+from digit_folders import QUICK, Run
 
 from residapt.config import load_config
 from residapt.deploy.load_run import load_run
@@ -46,6 +46,26 @@ def test_the_networks_that_are_handed_out_standardise_their_input(plus: Path) ->
     assert (config.recipe, config.model.standardise) == ("plus", True)
     for path in (plus, plus / "source.safetensors", plus / "adapter"):
         assert is_standardised(load_run(path).model), path
+
+
+def test_a_base_goes_on_as_it_was_trained(plus: Path, finished: Run, digits: Path, tmp_path: Path) -> None:
+    """With the recipe or without: what was trained with standardised images keeps them, and nothing else gets them."""
+    bases = (
+        (plus, True),
+        (plus / "source.safetensors", True),
+        (finished.path, False),
+        (finished.path / "source.safetensors", False),
+    )
+    for number, (base, expected) in enumerate(bases):
+        for recipe in ("paper", "plus"):
+            out = tmp_path / f"{number}{recipe}"
+            code, text = invoke(
+                *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
+                *("--base", str(base), "--recipe", recipe, "--force", *QUICK, *SOON, "--steps", "4"),
+            )
+            assert code == 0, text
+            assert load_config(out / "config.toml").model.standardise is expected, (base, recipe)
+            assert is_standardised(load_run(out).model) is expected
 
 
 def test_averaged_weights_are_handed_out_with_an_adapter(digits: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def recipe_plans(
             source=source,
             recipe=kind,
             pixels=chosen.pixels,
-            standardise=config.model.standardise,
+            standardise=config.standardises(fresh=True),
             precision=config.precision,
             **others,
         )

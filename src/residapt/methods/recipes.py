@@ -90,7 +90,6 @@ RECIPES: dict[str, dict[str, Any]] = {
         "information": {"weight": 1.0},
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
-        "model": {"standardise": True},
     },
 }
 """Recipes that go with any method, as settings of a run: what is set by hand beside them counts instead."""
@@ -107,7 +106,7 @@ PLUS = replace(
     ),
     train=COMMON.train.model_copy(update={"network": GroupConfig(lr=5e-4), "transform": GroupConfig(lr=1e-3)}),
     method=COMMON.method.with_parts({**RECIPES["plus"], "augment": DIGIT_CHANGES}),
-    standardise=bool(RECIPES["plus"]["model"]["standardise"]),
+    standardise=True,
 )
 
 _ADDA_METHOD = MethodConfig(discrepancy=DiscrepancyConfig(weight=1.0, gamma=0.0, hidden=(500, 500)))

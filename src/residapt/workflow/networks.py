@@ -12,13 +12,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from residapt.config import Config, load_config
+from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.run import RunDirectory
-from residapt.streams.metadata import from_properties
+from residapt.streams.metadata import AdapterMetadata, from_properties
 from residapt.streams.standardise import standardised
 from residapt.train.evaluate import evaluating, logits_of
 
@@ -45,11 +45,34 @@ def with_base(config: Config) -> Config:
     other = load_config(RunDirectory.open(Path(base)).config)
     model, data = config.model, config.data
     if "spec" not in model.model_fields_set:
-        update = {name: getattr(other.model, name) for name in ("spec", "bottleneck", "standardise")}
-        model = model.model_copy(update=update)
+        model = model.model_copy(update={name: getattr(other.model, name) for name in ("spec", "bottleneck")})
     if "image_size" not in data.model_fields_set:
         data = data.model_copy(update={"image_size": other.data.image_size, "channels": other.data.channels})
     return config.model_copy(update={"model": model, "data": data})
+
+
+def with_input(config: Config, *, own: bool) -> Config:
+    """The configuration with the decision whether the network standardises its input.
+
+    A network that was trained before goes on as it was trained: a base as its file says, one given as an object
+    (``own``) or with other weights without, unless it is asked for.
+    """
+    model = config.model
+    fresh = not own and not _starts_from_weights(model)
+    decided = config.standardises(fresh=fresh)
+    if model.standardise is None and model.base is not None:
+        decided = _base_standardises(Path(model.base))
+    return config.model_copy(update={"model": model.model_copy(update={"standardise": decided})})
+
+
+def _starts_from_weights(model: ModelConfig) -> bool:
+    return model.weights is not None or model.base is not None or model.spec.startswith("hf:")
+
+
+def _base_standardises(base: Path) -> bool:
+    """What the base's file says; a file that residapt did not write says nothing."""
+    said = _metadata_in(_base_file(base))
+    return said is not None and said.standardise
 
 
 def form_of(config: Config, module: nn.Module | None) -> InputSpec:
@@ -84,8 +107,7 @@ def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Ne
         standardised(module)
     if model.base is not None:
         _load_base(module, Path(model.base), classes)
-    pretrained = model.weights is not None or model.base is not None or model.spec.startswith("hf:")
-    return Network(module, pretrained, trained=model.base is not None)
+    return Network(module, _starts_from_weights(model), trained=model.base is not None)
 
 
 def given_network(config: Config, module: nn.Module) -> Network:
@@ -132,7 +154,7 @@ def logits_in(result: Any) -> Tensor:
 
 
 def _load_base(module: nn.Module, base: Path, classes: Sequence[str]) -> None:
-    file = RunDirectory(base).source if base.is_dir() else base
+    file = _base_file(base)
     if base.is_dir() and not file.is_file():
         raise ModelError(f"base run '{base}' has no {file.name}: its source training has not ended. Resume it first.")
     new = load_weights(module, file)
@@ -141,21 +163,25 @@ def _load_base(module: nn.Module, base: Path, classes: Sequence[str]) -> None:
             f"base '{file}' was made for another number of classes than the {len(classes)} of the source ({new[0]}). "
             "Start from it with --weights instead, which trains the source network."
         )
-    theirs = _classes_in(file)
-    if theirs is not None and theirs != tuple(classes):
-        odd = next((a, b) for a, b in zip(theirs, classes, strict=True) if a != b)
+    said = _metadata_in(file)
+    if said is not None and said.classes != tuple(classes):
+        odd = next((a, b) for a, b in zip(said.classes, classes, strict=True) if a != b)
         raise ModelError(
             f"base '{file}' was trained on other classes: it has '{odd[0]}' where the source has '{odd[1]}'. "
             "Start from it with --weights instead, which trains the source network."
         )
 
 
-def _classes_in(file: Path) -> tuple[str, ...] | None:
-    """The class names that residapt wrote into a file, if it did."""
+def _base_file(base: Path) -> Path:
+    return RunDirectory(base).source if base.is_dir() else base
+
+
+def _metadata_in(file: Path) -> AdapterMetadata | None:
+    """What residapt wrote about the network into a file, if it did."""
     if file.suffix != ".safetensors":
         return None
     try:
         with safe_open(file, framework="pt") as opened:
-            return from_properties(opened.metadata() or {}, where=str(file)).classes
+            return from_properties(opened.metadata() or {}, where=str(file))
     except (ModelError, SafetensorError, OSError):
         return None

@@ -34,6 +34,7 @@ from residapt.workflow.networks import (
     form_of,
     given_network,
     with_base,
+    with_input,
 )
 from residapt.workflow.pace import decide
 from residapt.workflow.plan import Plan, Request
@@ -62,7 +63,8 @@ class _Data:
 def prepare(request: Request) -> Plan:
     """Everything a run needs, or an error that says what is wrong with what was given."""
     started = time.monotonic()
-    config = _with_places(with_base(request.config), request)
+    config = with_input(with_base(request.config), own=request.model is not None)
+    config = _with_places(config, request)
     check_request(request, config)
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
@@ -206,7 +208,7 @@ def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> Ad
         classes=data.source.classes,
         model=None if own else config.model.spec,
         bottleneck=None if own else config.model.bottleneck,
-        standardise=config.model.standardise,
+        standardise=bool(config.model.standardise),
         input=shape if data.source.images.raw and data.target.raw else None,
     )
 
