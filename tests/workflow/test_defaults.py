@@ -38,6 +38,14 @@ def test_a_network_with_weights_is_trained_gently() -> None:
     assert gentle.source.batch_size == gentle.train.batch_size == 32
 
 
+def test_other_views_of_photographs_are_other_crops() -> None:
+    assert fill_in(config(), OFFICE).consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), OFFICE).consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), DIGITS).consistency.view == "changed"
+    assert fill_in(config(data={"augment": False}), OFFICE).consistency.view == "changed", "the data has no other views"
+    assert fill_in(config(consistency={"view": "changed"}), OFFICE).consistency.view == "changed"
+
+
 def test_what_was_set_stays() -> None:
     mine = config(
         source={"steps": 7, "lr": 0.5, "head": 2.0},

@@ -48,6 +48,8 @@ def fill_in(given: Config, facts: Facts) -> Config:
     if facts.size >= PHOTOGRAPH:
         config = fill(config, group="source", batch_size=32)
         config = fill(config, group="train", batch_size=32)
+    if facts.size >= PHOTOGRAPH and facts.channels == 3 and config.data.augment:
+        config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
     if facts.pretrained:
         config = fill(config, group="source", lr=2e-4, head=5.0)
     steps = _between(SOURCE_EPOCHS * facts.source_images / config.source.batch_size, SOURCE_STEPS)
