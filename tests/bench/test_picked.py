@@ -55,6 +55,7 @@ def test_the_text_has_picks_means_and_bests() -> None:
         (RUNS, "rpt", "no runs of 'rpt'"),
         (RUNS[:-1], "rpt+", r"seed 1: 1 tries were made with one of .* only, for instance 'b'"),
         ([RUNS[0], RUNS[-1]], "rpt+", "no seed in common"),
+        ([*RUNS, RUNS[0]], "rpt+", r"seed 0 has two runs of 'rpt\+' with the note 'a'"),
     ],
 )
 def test_comparisons_that_would_not_be_fair_are_refused(

@@ -93,7 +93,13 @@ def _tries(records: Sequence[Record], name: str) -> Tries:
     for record in records:
         plan = record["plan"]
         if full_name(plan["method"], plan["recipe"]) == name:
-            runs.setdefault(plan["seed"], {})[plan["note"]] = record
+            tried = runs.setdefault(plan["seed"], {})
+            if plan["note"] in tried:
+                raise DataError(
+                    f"seed {plan['seed']} has two runs of '{name}' with the note '{plan['note']}': tasks, networks and "
+                    "lengths of training need files of their own."
+                )
+            tried[plan["note"]] = record
     if not runs:
         raise DataError(f"there are no runs of '{name}'.")
     return Tries(name, runs)
