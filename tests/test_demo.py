@@ -29,17 +29,12 @@ def test_every_method_starts_from_the_same_source_network_and_reports_its_ranks(
     assert results[2].added == 158_152
 
 
-def test_a_plus_brings_the_recipe_and_a_source_network_that_standardises():
+def test_a_plus_brings_the_recipe_and_starts_from_the_same_network():
     built = []
     results = run_demo(("rpt", "rpt+"), seed=0, config=SMALL, on_method=built.append)
-    assert [result.method for result in results] == ["source_only", "source_only+", "rpt", "rpt+"]
+    assert [result.method for result in results] == ["source_only", "rpt", "rpt+"]
     assert [method.config.prior.kind for method in built] == ["as-is", "estimated"]
     assert [method.config.rank for method in built] == [SMALL.method.rank] * 2
-    images = torch.rand(4, 1, 28, 28)
-    plain, plus = (method.predict(images, "target") for method in built)
-    brighter = [method.predict(2 * images + 1, "target") for method in built]
-    assert not torch.allclose(plain, brighter[0], atol=1e-3)
-    torch.testing.assert_close(plus, brighter[1], atol=0.05, rtol=0.05)
 
 
 def test_the_demo_is_reproducible():

@@ -36,9 +36,9 @@ class ModelConfig(Settings):
     """Run directory, or file with weights, of a network that was trained on the source: it is not trained again."""
     bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
-    standardise: bool | None = None
-    """Give the network a first layer that standardises each image by itself: mean 0, standard deviation 1. None: with
-    the recipe plus, if the network starts from random weights; what was trained without it must not get it."""
+    standardise: bool = False
+    """Give the network a first layer that standardises each image by itself: mean 0, standard deviation 1. A base goes
+    on as it was trained."""
 
 
 class DataConfig(Settings):
@@ -120,11 +120,6 @@ class Config(MethodConfig):
     """The adaptation loop."""
     health: HealthConfig = HealthConfig()
     """When the health monitor speaks."""
-
-    def standardises(self, *, fresh: bool) -> bool:
-        """Whether the network standardises images; ``fresh`` says that it starts from random weights."""
-        own = self.model.standardise
-        return self.recipe == "plus" and fresh if own is None else own
 
     @model_validator(mode="before")
     @classmethod

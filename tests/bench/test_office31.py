@@ -198,11 +198,9 @@ def test_the_recipe_is_the_papers_deep_setting() -> None:
 
 def test_plus_is_the_recipe_of_beyond_on_views_of_the_images(root: Path, cache: Path) -> None:
     plan, paper = plans("rpt+", "rpt")
-    # This network starts from random weights, which the recipe standardises images for; ImageNet's it does not.
-    assert (plan.method, plan.recipe, plan.network.standardise) == ("rpt", "plus", True)
-    trained = office_plans(["a-w"], ["rpt+"], [0], network=OfficeNetwork(), source=OfficeSource())[0]
-    assert not trained.network.standardise
+    assert (plan.method, plan.recipe, plan.network.standardise) == ("rpt", "plus", False)
     assert (paper.method, paper.recipe, paper.network.standardise) == ("rpt", "paper", False)
+    assert plans("rpt+", changes=("model.standardise=true",))[0].network.standardise
     parts = plan.settings
     assert (parts.prior.kind, parts.information.weight, parts.discrepancy.end) == ("estimated", 1.0, 0.5)
     assert (parts.consistency.kind, parts.consistency.view) == ("fixmatch", "drawn")

@@ -22,19 +22,7 @@ def test_a_plus_behind_a_method_is_the_recipe() -> None:
         assert (config.method, config.recipe) == ("dann_flip", "plus")
         assert config.prior.kind == RECIPES["plus"]["prior"]["kind"]
         assert config.information.weight == RECIPES["plus"]["information"]["weight"] > 0
-        assert config.standardises(fresh=True)
-
-
-def test_networks_that_were_trained_without_it_are_not_standardised_by_the_recipe() -> None:
-    for changes, fresh, trained in (
-        (["recipe=plus"], True, False),
-        (["recipe=plus", "model.standardise=true"], True, True),
-        (["recipe=plus", "model.standardise=false"], False, False),
-        ([], False, False),
-        (["model.standardise=true"], True, True),
-    ):
-        config = load_config(None, changes)
-        assert (config.standardises(fresh=True), config.standardises(fresh=False)) == (fresh, trained), changes
+        assert not config.model.standardise, "whether that helps depends on the images"
 
 
 def test_a_recipe_changes_what_it_names_and_nothing_else() -> None:
@@ -49,12 +37,12 @@ def test_without_it_everything_is_off() -> None:
     config = Config()
     assert (config.recipe, config.prior.kind, config.information.weight) == ("paper", "as-is", 0.0)
     assert (config.average.decay, config.augment.build(), config.discrepancy.steps) == (0.0, None, 1)
-    assert not config.standardises(fresh=True)
+    assert not config.model.standardise
 
 
 def test_what_is_set_by_hand_counts_and_the_file_of_a_run_gives_the_same_again(tmp_path: Path) -> None:
     config = load_config(None, ["recipe=plus", "information.weight=0.7", "model.spec=dtn"])
-    assert (config.information.weight, config.model.spec) == (0.7, "dtn")
+    assert (config.information.weight, config.model.spec, config.model.standardise) == (0.7, "dtn", False)
     write_config(config, tmp_path / "config.toml")
     assert load_config(tmp_path / "config.toml") == config
     with pytest.raises(ConfigError, match="recipe = 'minus'"):

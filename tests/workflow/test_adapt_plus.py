@@ -23,7 +23,7 @@ def plus(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plus") / "run"
     code, text = invoke(
         *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
-        *("--recipe", "plus", "--force", *QUICK, *SOON),
+        *("--recipe", "plus", "--set", "model.standardise=true", "--force", *QUICK, *SOON),
     )
     assert code == 0, text
     return out

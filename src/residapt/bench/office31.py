@@ -158,7 +158,7 @@ def office_plans(
             seed=seed,
             note=note,
             tries=tries,
-            network=network.model_copy(update={"standardise": _standardises(network, config)}),
+            network=network.model_copy(update={"standardise": network.standardise or config.model.standardise}),
             source=source.model_copy(update={"seed": seed}),
             train=config.train.model_copy(update={"seed": seed}),
             settings=_seeded(method_settings(config), seed),
@@ -172,10 +172,6 @@ def office_plans(
 def _configuration(method: str, changes: Sequence[str]) -> Config:
     check_method(split_plus(method)[0])
     return load_config(None, changes, base={**RECIPE, "method": method})
-
-
-def _standardises(network: OfficeNetwork, config: Config) -> bool:
-    return network.standardise or config.standardises(fresh=network.weights is None)
 
 
 def _seeded(settings: MethodConfig, seed: int) -> MethodConfig:

@@ -53,7 +53,7 @@ def recipe_plans(
             source=source,
             recipe=kind,
             pixels=chosen.pixels,
-            standardise=config.standardises(fresh=True),
+            standardise=config.model.standardise,
             precision=config.precision,
             **others,
         )

@@ -105,7 +105,7 @@ def detection_plans(
             settings=method_settings(config),
             source=source or SourceRecipe(steps=1000, batch_size=64),
             recipe="plus" if config.recipe == "plus" else "common",
-            standardise=config.standardises(fresh=True),
+            standardise=config.model.standardise,
             note=note,
             tries=choice.tries,
         )

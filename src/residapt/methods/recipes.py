@@ -92,7 +92,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
     },
 }
-"""Recipes that go with any method, as settings of a run: what is set by hand beside them counts instead."""
+"""Recipes that go with any method, as settings of a run: what is set by hand beside them counts instead.
+
+Neither random changes of source images nor standardised ones are among them: which of these help depends on the images.
+"""
 
 DIGIT_CHANGES = AugmentConfig(shift=2, rotate=10, scale=0.1, shear=0.1, contrast=0.3, invert=0.5)
 """What leaves a digit the same digit: a little of everything, and either polarity."""
@@ -100,9 +103,9 @@ DIGIT_CHANGES = AugmentConfig(shift=2, rotate=10, scale=0.1, shear=0.1, contrast
 PLUS = replace(
     COMMON,
     reference=(
-        "This library's, beyond the paper: the common recipe, the parts that docs/beyond.md describes, source images "
-        "changed as digits may be, and network and transforms that learn fast, since the target has losses of its own "
-        "to guide them. The same for every method that reads both domains."
+        "This library's, beyond the paper: the common recipe, the parts that docs/beyond.md describes, each image "
+        "standardised by itself, source images changed as digits may be, and network and transforms that learn fast, "
+        "since the target has losses of its own to guide them. The same for every method that reads both domains."
     ),
     train=COMMON.train.model_copy(update={"network": GroupConfig(lr=5e-4), "transform": GroupConfig(lr=1e-3)}),
     method=COMMON.method.with_parts({**RECIPES["plus"], "augment": DIGIT_CHANGES}),

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from residapt.config import Config, ModelConfig, load_config
+from residapt.config import Config, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
@@ -38,41 +38,24 @@ class Network:
 
 
 def with_base(config: Config) -> Config:
-    """The configuration with the model of the base run, where a run is the base and no model is given."""
-    base = config.model.base
-    if base is None or not Path(base).is_dir():
+    """The configuration with the model of the base run, where a run is the base and no model is given.
+
+    Whether the network standardises its input, the base's file says, unless that is set.
+    """
+    if config.model.base is None:
         return config
-    other = load_config(RunDirectory.open(Path(base)).config)
-    model, data = config.model, config.data
+    base, model, data = Path(config.model.base), config.model, config.data
+    if "standardise" not in model.model_fields_set:
+        said = _metadata_in(_base_file(base))
+        model = model.model_copy(update={"standardise": said is not None and said.standardise})
+    if not base.is_dir():
+        return config.model_copy(update={"model": model})
+    other = load_config(RunDirectory.open(base).config)
     if "spec" not in model.model_fields_set:
         model = model.model_copy(update={name: getattr(other.model, name) for name in ("spec", "bottleneck")})
     if "image_size" not in data.model_fields_set:
         data = data.model_copy(update={"image_size": other.data.image_size, "channels": other.data.channels})
     return config.model_copy(update={"model": model, "data": data})
-
-
-def with_input(config: Config, *, own: bool) -> Config:
-    """The configuration with the decision whether the network standardises its input.
-
-    A network that was trained before goes on as it was trained: a base as its file says, one given as an object
-    (``own``) or with other weights without, unless it is asked for.
-    """
-    model = config.model
-    fresh = not own and not _starts_from_weights(model)
-    decided = config.standardises(fresh=fresh)
-    if model.standardise is None and model.base is not None:
-        decided = _base_standardises(Path(model.base))
-    return config.model_copy(update={"model": model.model_copy(update={"standardise": decided})})
-
-
-def _starts_from_weights(model: ModelConfig) -> bool:
-    return model.weights is not None or model.base is not None or model.spec.startswith("hf:")
-
-
-def _base_standardises(base: Path) -> bool:
-    """What the base's file says; a file that residapt did not write says nothing."""
-    said = _metadata_in(_base_file(base))
-    return said is not None and said.standardise
 
 
 def form_of(config: Config, module: nn.Module | None) -> InputSpec:
@@ -107,7 +90,8 @@ def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Ne
         standardised(module)
     if model.base is not None:
         _load_base(module, Path(model.base), classes)
-    return Network(module, _starts_from_weights(model), trained=model.base is not None)
+    pretrained = model.weights is not None or model.base is not None or model.spec.startswith("hf:")
+    return Network(module, pretrained, trained=model.base is not None)
 
 
 def given_network(config: Config, module: nn.Module) -> Network:

@@ -34,7 +34,6 @@ from residapt.workflow.networks import (
     form_of,
     given_network,
     with_base,
-    with_input,
 )
 from residapt.workflow.pace import decide
 from residapt.workflow.plan import Plan, Request
@@ -63,8 +62,7 @@ class _Data:
 def prepare(request: Request) -> Plan:
     """Everything a run needs, or an error that says what is wrong with what was given."""
     started = time.monotonic()
-    config = with_input(with_base(request.config), own=request.model is not None)
-    config = _with_places(config, request)
+    config = _with_places(with_base(request.config), request)
     check_request(request, config)
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
@@ -208,7 +206,7 @@ def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> Ad
         classes=data.source.classes,
         model=None if own else config.model.spec,
         bottleneck=None if own else config.model.bottleneck,
-        standardise=bool(config.model.standardise),
+        standardise=config.model.standardise,
         input=shape if data.source.images.raw and data.target.raw else None,
     )
 
