@@ -95,7 +95,7 @@ class Config(MethodConfig):
 
     method: str = "rpt"
     """How to adapt; `residapt methods` lists the names. ``rpt+`` is ``rpt`` by the recipe ``plus``."""
-    recipe: Literal["paper", "plus"] = "plus"
+    recipe: Literal["paper", "plus"] = "paper"
     """Settings that go together: the paper's, or those that also fit the target's class frequencies and make sure
     predictions (docs/beyond.md). What is set beside it counts instead."""
     seed: Seed = 0
@@ -129,7 +129,7 @@ class Config(MethodConfig):
             return values
         method, plus = split_plus(values["method"]) if isinstance(values.get("method"), str) else (None, False)
         given = {**values, "method": method, "recipe": "plus"} if plus else values
-        name = given.get("recipe", cls.model_fields["recipe"].default)
+        name = given.get("recipe")
         return merged(RECIPES[name], given) if isinstance(name, str) and name in RECIPES else given
 
 

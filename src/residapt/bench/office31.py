@@ -106,7 +106,6 @@ class OfficePlan(Settings):
 
 
 RECIPE: dict[str, Any] = {
-    "recipe": "paper",
     "train": TrainConfig(
         steps=1500,
         batch_size=32,

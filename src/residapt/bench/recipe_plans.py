@@ -71,7 +71,6 @@ def each_setting(each: Sequence[str], changes: Sequence[str], note: str) -> list
 def _configuration(recipe: Recipe, steps: int | None, changes: Sequence[str]) -> Config:
     looks = {"train": {"evaluate_every": EVALUATE_EVERY, "log_every": LOG_EVERY}}
     base = {"train": recipe.train.model_dump(mode="json"), **recipe.method.model_dump(mode="json")}
-    base["recipe"] = "paper"  # all that a recipe sets is in these settings already
     base["model"] = {"standardise": recipe.standardise}
     last = [f"train.steps={steps}"] if steps is not None else []
     return load_config(None, [*changes, *last], base=merged(base, looks))

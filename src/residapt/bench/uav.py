@@ -31,7 +31,6 @@ EARLIER: dict[str, float] = {"fine_tune": 0.612, "pooled": 0.569}
 """The same with the network of "Beyond Sharing Weights" (the authors' earlier paper), one number each."""
 
 COMMON = {
-    "recipe": "paper",
     "train": {"steps": 400, "batch_size": 32, "log_every": 100},
     # The run is short, so that the proximal steps lie closer together than by default.
     "rank": {"every": 15},
