@@ -280,8 +280,8 @@ def test_a_nan_in_one_process_ends_both(tmp_path: Path) -> None:
         made = tiny_trainer("rpt")
         real = made.batches.batch
 
-        def batch(step: int) -> Any:
-            found = real(step)
+        def batch(step: int, *, view: bool = False) -> Any:
+            found = real(step, view=view)
             if rank == 1 and step == 3:
                 found.source.fill_(float("nan"))
             return found

@@ -444,7 +444,12 @@ def test_batches_are_those_of_the_step(tmp_path: Path) -> None:
 
     def watch(trainer: Trainer, name: str) -> Trainer:
         real = trainer.batches.batch
-        trainer.batches.batch = lambda step: seen[name].append(real(step)) or real(step)  # type: ignore[method-assign,func-returns-value]
+
+        def batch(step: int, *, view: bool = False) -> Batch:
+            seen[name].append(real(step, view=view))
+            return seen[name][-1]
+
+        trainer.batches.batch = batch  # type: ignore[method-assign]
         return trainer
 
     watch(tiny_trainer("rpt", [Checkpointer(tmp_path, 4)], steps=8), "whole").run()
