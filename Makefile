@@ -7,12 +7,13 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: demo test lint format docs wheel clean
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml benchmarks/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	# torch and torchvision in one call: a torchvision wheel works only with the torch build it was made for.
 	$(BIN)/python -m pip install --quiet torch torchvision
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps -e benchmarks
 	touch $@
 
 demo: $(VENV)/.ready

@@ -17,17 +17,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from residapt.bench.office31 import CLASSES, OfficeNetwork, OfficePlan
-from residapt.bench.office31_network import trained_part
-from residapt.bench.resumable import read_records
-from residapt.bench.speed_cases import find_case
 from residapt.models.heads import with_bottleneck
 from residapt.models.specs import build_model
 from residapt.rank.prune import prune_transform
+from residapt.storage.adapter import save_pretrained
+from residapt.storage.metadata import AdapterMetadata
 from residapt.streams import TwoStream
-from residapt.streams.adapter import save_pretrained
-from residapt.streams.metadata import AdapterMetadata
 from residapt.transform import ResidualTransform
+from residapt_bench.office31.network import trained_part
+from residapt_bench.office31.plans import CLASSES, OfficeNetwork, OfficePlan
+from residapt_bench.resumable import read_records
+from residapt_bench.speed.cases import find_case
 
 METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(CLASSES)))
 

@@ -19,12 +19,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from residapt.bench.speed_cases import PROGRESS, find_case
 from residapt.losses.adversarial import DomainClassifier
 from residapt.methods import build_method
 from residapt.models.lenet import LeNet
 from residapt.train import TrainConfig
 from residapt.train.optimiser import build_optimizer
+from residapt_bench.speed.cases import PROGRESS, find_case
 
 Step = Callable[[], None]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.engine import Engine
+from residapt.distributed import Engine
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer
 from residapt.models.lenet import LeNet

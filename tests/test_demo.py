@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from residapt.demo import DemoConfig, demo_data, run_demo
-from tests_support_cli import invoke
+from support.cli import invoke
 
 SMALL = DemoConfig(source_images=256, source_steps=3, steps=4)
 

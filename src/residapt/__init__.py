@@ -9,12 +9,13 @@ from residapt.version import __version__
 
 if TYPE_CHECKING:
     from residapt import methods
-    from residapt.streams import TwoStream, load
-    from residapt.workflow import adapt
+    from residapt.run import adapt
+    from residapt.storage import load
+    from residapt.streams import TwoStream
 
 __all__ = ["TwoStream", "__version__", "adapt", "load", "methods"]
 
-_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.streams", "adapt": "residapt.workflow"}
+_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.streams", "adapt": "residapt.run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import RECIPES, split_plus
 from residapt.settings import Seed, Settings, merged
-from residapt.streams.metadata import LARGEST, WIDEST
+from residapt.storage.metadata import LARGEST, WIDEST
 from residapt.train.config import TrainConfig
 from residapt.train.symptoms import HealthConfig
 

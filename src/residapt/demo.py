@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.synthetic import handwritten_digits, printed_digits
+from residapt.evaluate.predict import Evaluation, accuracy
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.recipes import RECIPES, split_plus
@@ -19,7 +20,7 @@ from residapt.methods.rounds import Round, in_rounds
 from residapt.models.lenet import LeNet
 from residapt.rank import RankConfig
 from residapt.settings import Settings
-from residapt.train import Callback, Evaluation, GroupConfig, Method, TrainConfig, Trainer, accuracy
+from residapt.train import Callback, GroupConfig, Method, TrainConfig, Trainer
 
 TITLES = {"source_only": "source only", "dann_flip": "DANN", "rpt_fixed": "RPT, fixed ranks", "rpt": "RPT"}
 

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from bad_case import Case
-from cases_arguments import ARGUMENTS, CONFIGURATIONS, SEARCHES
-from cases_data import FOLDERS, OUTPUTS
-from cases_labels import LABEL_FILES
-from cases_models import SPECS, WEIGHTS
-from cases_runs import ADAPTERS, CHECKPOINTS, MODELS
-from small_world import build_world, listing
 
-from tests_support_cli import invoke
+from support.bad_case import Case
+from support.cases_arguments import ARGUMENTS, CONFIGURATIONS, SEARCHES
+from support.cases_data import FOLDERS, OUTPUTS
+from support.cases_labels import LABEL_FILES
+from support.cases_models import SPECS, WEIGHTS
+from support.cases_runs import ADAPTERS, CHECKPOINTS, MODELS
+from support.cli import invoke
+from support.small_world import build_world, listing
 
 CATALOGUE = {
     "arguments": ARGUMENTS,

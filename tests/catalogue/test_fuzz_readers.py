@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from mutations import BYTES, Mutation, change_header, change_json
 from torch import nn
 
 from residapt.errors import ResidaptError
-from residapt.streams import AdapterMetadata, TwoStream, load, save_pretrained
+from residapt.storage import AdapterMetadata, load, save_pretrained
+from residapt.storage.checkpoint import steps_in
+from residapt.streams import TwoStream
 from residapt.train.checkpoint import restore_checkpoint, save_checkpoint
-from residapt.train.checkpoint_files import steps_in
-from tiny_run import tiny_trainer
+from support.mutations import BYTES, Mutation, change_header, change_json
+from support.tiny_run import tiny_trainer
 
 COUNTS = [pytest.param(5000, marks=pytest.mark.slow), 250]
 """Of each reader: in the whole suite, and in a quick one."""

@@ -9,7 +9,7 @@ import typer
 
 from residapt.cli.app import app
 from residapt.cli.commands import register
-from tests_support_cli import invoke
+from support.cli import invoke
 
 register()
 

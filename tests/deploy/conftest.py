@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_run import METADATA
 from torch import nn
 
 from residapt.config import Config, DataConfig, write_config
-from residapt.deploy import write_model
 from residapt.models import LeNet
-from residapt.run import RunDirectory
-from residapt.streams import TwoStream, save_pretrained
+from residapt.storage import save_pretrained, write_model
+from residapt.storage.run_directory import RunDirectory
+from residapt.streams import TwoStream
+from support.small_run import METADATA
 
 
 @pytest.fixture(scope="session")

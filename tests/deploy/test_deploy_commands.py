@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_run import CLASSES
 
-from residapt.run import RunDirectory
-from tests_support_cli import invoke
+from residapt.storage.run_directory import RunDirectory
+from support.cli import invoke
+from support.small_run import CLASSES
 
 Draw = Callable[..., Path]
 

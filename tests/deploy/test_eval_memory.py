@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from residapt.deploy import DeployedModel, evaluate_folder
-from residapt.streams import AdapterMetadata, Input
+from residapt.storage import AdapterMetadata, Input
 
 CLASSES = ("drone", "sky")
 FORM = Input(size=64, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))

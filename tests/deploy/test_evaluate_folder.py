@@ -10,13 +10,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_run import CLASSES
 
 from residapt.deploy import Prediction, evaluate_folder, load_run, predict_folder
 from residapt.deploy.evaluate import score_logits
 from residapt.errors import ConfigError, DataError
-from residapt.run import RunDirectory
-from residapt.train.detection import OneAgainstRest
+from residapt.evaluate.metrics import OneAgainstRest
+from residapt.storage.run_directory import RunDirectory
+from support.small_run import CLASSES
 
 Draw = Callable[..., Path]
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import CLASSES, METADATA
 from torch import nn
 
-from residapt.deploy import FORMATS, export_run, load_run, read_model_metadata, write_model
+from residapt.deploy import FORMATS, export_run, load_run
 from residapt.deploy import parity as comparing
 from residapt.deploy.export import SUFFIXES
 from residapt.deploy.parity import check_parity, example_batch, with_plain_output
 from residapt.errors import ConfigError, ModelError
 from residapt.models import build_model
-from residapt.run import RunDirectory
-from residapt.streams import AdapterMetadata, Input, TwoStream
+from residapt.storage import AdapterMetadata, Input, read_model_metadata, write_model
+from residapt.storage.run_directory import RunDirectory
+from residapt.streams import TwoStream
+from support.small_run import CLASSES, METADATA
 
 NETWORKS = {
     "lenet": Input(size=28, channels=1, mean=(0.5,), std=(0.5,)),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_run import METADATA
 from torch import nn
 
 from residapt.deploy import inspect_run
 from residapt.errors import ConfigError
-from residapt.run import RunDirectory
+from residapt.storage.run_directory import RunDirectory
 from residapt.streams import TwoStream
+from support.small_run import METADATA
 
 
 def test_run_and_adapter(run: RunDirectory, two_stream: TwoStream, network: nn.Module) -> None:

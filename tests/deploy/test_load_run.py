@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_run import CLASSES, METADATA
 from torch import Tensor, nn
 
-from residapt.deploy import load_run, read_model_metadata, write_model
+from residapt.deploy import load_run
 from residapt.errors import ConfigError, ModelError
 from residapt.models import build_model, with_bottleneck
-from residapt.run import RunDirectory
-from residapt.streams import TwoStream, save_pretrained
+from residapt.storage import read_model_metadata, save_pretrained, write_model
+from residapt.storage.run_directory import RunDirectory
+from residapt.streams import TwoStream
+from support.small_run import CLASSES, METADATA
 
 
 def pixels() -> Tensor:

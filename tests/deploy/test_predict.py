@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_run import CLASSES
 
 from residapt.data.decode import decode_image
 from residapt.deploy import DeployedModel, Prediction, Unreadable, load_run, predict_folder, write_predictions
 from residapt.deploy import images as batching
 from residapt.errors import ConfigError, DataError
-from residapt.run import RunDirectory
+from residapt.storage.run_directory import RunDirectory
+from support.small_run import CLASSES
 
 Draw = Callable[..., Path]
 

@@ -17,16 +17,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from residapt.engine import Engine, from_main, process_count
+from residapt.distributed import Engine, from_main, process_count
 from residapt.errors import Interrupted, TrainingError
 from residapt.losses.gather import gather_features, own_rows
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd
 from residapt.rank import RankChange, RankConfig
+from residapt.storage import checkpoint as files
 from residapt.train import Callback, Method, StepInfo, Trainer
-from residapt.train import checkpoint_files as files
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
-from tiny_run import tiny_pair, tiny_trainer
+from support.tiny_run import tiny_pair, tiny_trainer
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs fork")]
 

@@ -21,17 +21,18 @@ from residapt.losses.adversarial import DomainLogits, domain_loss, flipped_loss
 from residapt.losses.consistency import consistency
 from residapt.losses.information import information_maximisation
 from residapt.methods import DiscrepancyConfig, MethodConfig, build_method, method_names
-from residapt.methods.adapting import AdaptingMethod
+from residapt.methods.base import AdaptingMethod
 from residapt.methods.parameters import count_parameters
 from residapt.rank import RankConfig, shrink
-from residapt.streams import TwoStream, load, merge_and_unload, save_pretrained
+from residapt.storage import load, save_pretrained
+from residapt.storage.metadata import AdapterMetadata
+from residapt.streams import TwoStream, merge_and_unload
 from residapt.streams.average import StreamAverage
-from residapt.streams.metadata import AdapterMetadata
 from residapt.train import Callback, Method, TrainConfig, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
 from residapt.transform import TransformConfig
-from tiny_run import keep, tiny_pair, tiny_trainer
+from support.tiny_run import keep, tiny_pair, tiny_trainer
 
 ALONE = {"source_only", "target_only", "fine_tune", "pooled"}
 ADAPTING = [name for name in method_names() if name not in ALONE]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from residapt.methods.centroids import Centroids
+from residapt.methods.extras.pseudo import Centroids
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from residapt.bench.execute import _source_key
-from residapt.bench.recipe_plans import recipe_plans
 from residapt.config import Config, load_config, write_config
 from residapt.errors import ConfigError
 from residapt.methods.recipes import COMMON, DIGIT_CHANGES, PLUS, RECIPES, full_name, recipe_for, split_plus
+from residapt_bench.digits.execute import _source_key
+from residapt_bench.digits.recipe_plans import recipe_plans
 
 
 def test_a_plus_behind_a_method_is_the_recipe() -> None:

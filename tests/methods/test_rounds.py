@@ -7,10 +7,10 @@ import torch
 
 from residapt.methods import MethodConfig
 from residapt.methods.config import PriorConfig
-from residapt.methods.prior import TargetPrior
+from residapt.methods.extras.prior import TargetPrior
 from residapt.methods.rounds import Ended, Round, in_rounds, rounds
 from residapt.train import TrainConfig, Trainer
-from tiny_run import tiny_pair, tiny_trainer
+from support.tiny_run import tiny_pair, tiny_trainer
 
 SEARCH = {"kind": "estimated", "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3}}
 

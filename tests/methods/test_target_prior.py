@@ -11,8 +11,8 @@ from torch import Tensor
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import ConfigError
 from residapt.methods.config import PriorConfig
-from residapt.methods.prior import LEAST, WINDOW, TargetPrior, target_prior
-from residapt.selection.prior import effective_share, why_degenerate
+from residapt.methods.extras.label_shift import effective_share, why_degenerate
+from residapt.methods.extras.prior import LEAST, WINDOW, TargetPrior, target_prior
 
 SOURCE, TARGET = (0.5, 0.3, 0.2), (0.15, 0.25, 0.6)
 SURE = torch.tensor([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.1, 0.1, 0.8]], dtype=torch.float64)

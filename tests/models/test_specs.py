@@ -13,7 +13,7 @@ from torch import nn
 
 from residapt.errors import ConfigError, ModelError
 from residapt.models import build_model, input_spec
-from residapt.models.inputs import IMAGENET, InputSpec
+from residapt.models.input_spec import IMAGENET, InputSpec
 
 
 def tiny_factory(num_classes: int) -> nn.Module:

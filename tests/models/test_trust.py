@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import residapt
 from residapt.config import load_config, write_config
-from residapt.deploy import load_run, write_model
+from residapt.deploy import load_run
 from residapt.errors import ModelError
 from residapt.models.trust import names_code, refuse_code
-from residapt.streams import AdapterMetadata, Input
-from residapt.workflow import Request, prepare
-from tests_support_cli import invoke
+from residapt.run import Request, prepare
+from residapt.storage import AdapterMetadata, Input, write_model
+from support.cli import invoke
 
 CALLS: list[int] = []
 SPEC = f"{__name__}:counted"

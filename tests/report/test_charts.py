@@ -4,9 +4,8 @@ import json
 import re
 from typing import Any
 
-from page_reader import Seen
-
 from residapt.report.charts import Series, bar_chart, dot_chart, label, line_chart, scatter_chart
+from support.page_reader import Seen
 
 
 def spec_of(chart: str) -> Any:

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from made_up_detection import detections
-from made_up_run import make_run
 from sklearn.metrics import auc
 
 from residapt.report import write_report
-from residapt.run import RunDirectory
+from residapt.storage.run_directory import RunDirectory
+from support.made_up_detection import detections
+from support.made_up_run import make_run
 
 
 def section(run: RunDirectory) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from page_reader import Seen
 
 from residapt.report.html import Html, embed_json, escape, join, tag
+from support.page_reader import Seen
 
 # The parser turns carriage returns and NUL into other characters, as browsers do.
 words = st.text(st.characters(exclude_characters="\r\x00", exclude_categories=["Cs"]))

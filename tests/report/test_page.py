@@ -5,12 +5,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from page_reader import Seen
 
 from residapt.errors import ConfigError
 from residapt.report.charts import Series, line_chart
 from residapt.report.html import tag
 from residapt.report.page import Section, badge, command, note, render_page, tiles, write_page
+from support.page_reader import Seen
 
 
 def page(body: str = "") -> str:

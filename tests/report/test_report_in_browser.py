@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_detection import detections
-from made_up_run import make_run
 
 from residapt.config import load_config, write_config
 from residapt.report import write_report
+from support.made_up_detection import detections
+from support.made_up_run import make_run
 
 pytestmark = pytest.mark.browser
 

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from made_up_run import CLASSES, HELD_OUT, NOTE, make_run
-from page_reader import Seen
 from typer.testing import CliRunner
 
 from residapt.cli.app import app
@@ -16,7 +14,9 @@ from residapt.report.layers import finding
 from residapt.report.run_data import read_metrics, read_run, read_settings
 from residapt.report.verdict import headline, scored_sets
 from residapt.report.words import count, duration, number, plural, signed
-from residapt.summary import Accuracy, LayerRanks, Verdict
+from residapt.storage.summary import Accuracy, LayerRanks, Verdict
+from support.made_up_run import CLASSES, HELD_OUT, NOTE, make_run
+from support.page_reader import Seen
 
 
 def text_of(path: Path) -> str:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from page_reader import Seen
 
 from residapt.report.html import tag
 from residapt.report.tables import Column, folded, table
+from support.page_reader import Seen
 
 
 def test_cells_are_escaped_unless_they_are_html() -> None:

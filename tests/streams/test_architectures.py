@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import ARCHITECTURES, CLASSES, Architecture
 from torch import Tensor
 
 from residapt.data.batches import Batch
 from residapt.methods import MethodConfig, build_method
 from residapt.rank import RankConfig, shrink
-from residapt.streams import load, save_pretrained
-from residapt.streams.metadata import AdapterMetadata
+from residapt.storage import load, save_pretrained
+from residapt.storage.metadata import AdapterMetadata
 from residapt.train import Method, TrainConfig
 from residapt.train.optimiser import build_optimizer
+from support.architectures import ARCHITECTURES, CLASSES, Architecture
 
 SETTINGS = MethodConfig.parse({"transform": {"left_rank": 4, "right_rank": 4, "energy": 20.0}})
 METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(CLASSES)))

@@ -10,8 +10,9 @@ import torch
 
 from residapt.errors import ModelError
 from residapt.methods import MethodConfig, build_method
-from residapt.streams import TwoStream, load, save_pretrained
-from residapt.streams.metadata import AdapterMetadata
+from residapt.storage import load, save_pretrained
+from residapt.storage.metadata import AdapterMetadata
+from residapt.streams import TwoStream
 from residapt.streams.norm import couples_samples
 
 FREEZE = ("stem", "conv1", "bn?")

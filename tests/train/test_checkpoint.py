@@ -15,16 +15,18 @@ from torch import Tensor, nn
 
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.engine import Engine, Precision
+from residapt.distributed import Engine, Precision
 from residapt.errors import ModelError, ResidaptError, TrainingError
+from residapt.evaluate.predict import Evaluation
 from residapt.methods import method_names
-from residapt.train import Callback, Curve, Evaluation, Method, Trainer
-from residapt.train import checkpoint_files as files
+from residapt.storage import checkpoint as files
+from residapt.train import Callback, Method, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint, save_checkpoint
+from residapt.train.curve import Curve
+from residapt.train.early_stopping import EarlyStopping, run_with_early_stopping
 from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
-from residapt.train.source import EarlyStopping, run_with_early_stopping
-from tiny_run import STEPS, tiny_pair, tiny_trainer
+from support.tiny_run import STEPS, tiny_pair, tiny_trainer
 
 
 class Stopped(BaseException):

@@ -17,7 +17,7 @@ from residapt.methods.config import DiscrepancyConfig, MethodConfig
 from residapt.methods.fit import make_trainer
 from residapt.rank import RankConfig
 from residapt.train import Callback, GroupConfig, Method, StepInfo, TrainConfig
-from residapt.train.events import CallbackState
+from residapt.train.callbacks import CallbackState
 from residapt.train.health import HealthConfig, HealthMonitor
 from residapt.transform import TransformConfig
 

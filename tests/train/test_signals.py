@@ -19,12 +19,12 @@ from torch import Tensor
 
 from residapt.data.domains import DomainPair, TensorImages
 from residapt.errors import Interrupted, ResidaptError
+from residapt.storage import checkpoint as files
 from residapt.train import Callback, Method, Trainer
-from residapt.train import checkpoint_files as files
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
 from residapt.train.signals import stop_on_signals
-from tiny_run import tiny_pair, tiny_trainer
+from support.tiny_run import tiny_pair, tiny_trainer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
 COMMAND = "residapt adapt --resume run"

@@ -9,7 +9,7 @@ import pytest
 from residapt.train import Callback, Method
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.tensorboard import TensorBoard
-from tiny_run import tiny_trainer
+from support.tiny_run import tiny_trainer
 
 events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="needs tensorboard")
 

@@ -13,8 +13,8 @@ import typer
 from residapt.cli.app import app, console
 
 if TYPE_CHECKING:
-    from residapt.summary import RunSummary
-    from residapt.workflow import AdaptedRun
+    from residapt.run import AdaptedRun
+    from residapt.storage.summary import RunSummary
 
 EXAMPLE = "Example: residapt adapt -s photos/ -t new_site/ -m timm:resnet50 --weights resnet50.safetensors -o run/"
 DATA, NETWORK, TRAINING, RESULT = "Data", "Network", "Training", "Result"
@@ -100,7 +100,7 @@ def adapt(
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
     from residapt.errors import ConfigError
-    from residapt.workflow import Request, recorded_config, run_request
+    from residapt.run import Request, recorded_config, run_request
 
     given = {
         "data.source": source,
@@ -159,8 +159,8 @@ def typed_spec(model: str | None, changes: Sequence[str]) -> bool:
 def _shown_if_finished(path: Path) -> bool:
     """Show the result of a run that has nothing left to do, so that a script may resume until all is done."""
     from residapt.report import write_report
-    from residapt.run import RunDirectory
-    from residapt.summary import read_summary
+    from residapt.storage.run_directory import RunDirectory
+    from residapt.storage.summary import read_summary
 
     run = RunDirectory.open(path)
     if not run.summary.exists():

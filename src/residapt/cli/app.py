@@ -19,8 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-bench_app = typer.Typer(help="Measure methods on public data sets, and the speed of a step.", no_args_is_help=True)
-app.add_typer(bench_app, name="bench")
 console = Console(stderr=False)
 messages = Console(stderr=True)
 

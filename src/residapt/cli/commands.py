@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 
-MODULES = (
-    "adapt",
-    "tune",
-    "predict",
-    "evaluate",
-    "export",
-    "inspect",
-    "demo",
-    "settings",
-    "bench_speed",
-    "bench_grid",
-    "bench_records",
-    "bench_office31",
-    "bench_uav",
-    "report",
-)
+from residapt.cli.app import app
+
+MODULES = ("adapt", "tune", "predict", "evaluate", "export", "inspect", "demo", "settings", "report")
+GROUPS = "residapt.commands"
+"""Entry points of packages beside this one that bring a group of commands."""
 
 
 def register() -> None:
-    """Import every module with commands."""
+    """Import every module with commands, and the groups that other packages bring."""
     for name in MODULES:
         import_module(f"residapt.cli.{name}")
+    known = {group.name for group in app.registered_groups}
+    for entry in entry_points(group=GROUPS):
+        if entry.name not in known:
+            app.add_typer(entry.load(), name=entry.name)

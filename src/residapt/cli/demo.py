@@ -15,7 +15,7 @@ from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED
 
 if TYPE_CHECKING:
     from residapt.demo import DemoResult
-    from residapt.run import RunDirectory
+    from residapt.storage.run_directory import RunDirectory
 
 
 @app.command(epilog="Example: residapt demo -o run-demo --seed 1")
@@ -32,7 +32,7 @@ def demo(
     from residapt.demo import run_demo
     from residapt.methods import check_method
     from residapt.methods.recipes import split_plus
-    from residapt.run import RunDirectory
+    from residapt.storage.run_directory import RunDirectory
     from residapt.train.metrics import MetricsFile
     from residapt.train.progress import ProgressBar
 
@@ -57,10 +57,12 @@ def demo(
 
 
 def _finish(run: RunDirectory, results: Sequence[DemoResult]) -> None:
-    from residapt.bench.run_record import environment
+    import torch
+
+    from residapt.version import __version__
 
     records = run.path / "results.jsonl"
-    stamp = {"environment": environment()}
+    stamp = {"environment": {"residapt": __version__, "torch": torch.__version__}}
     lines = [json.dumps({**result.record(), **stamp}) + "\n" for result in results]
     records.write_text("".join(lines), encoding="utf-8")
     console.print(result_table(results))

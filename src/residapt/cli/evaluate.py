@@ -36,8 +36,8 @@ def evaluate(
     trust_code: TrustOption = False,
 ) -> None:
     """Score a run on labelled images: accuracy, each class, confusion matrix, average precision."""
-    from residapt.atomic import atomic_file, refuse_existing
     from residapt.deploy import evaluate_folder, load_run
+    from residapt.storage.atomic import atomic_file, refuse_existing
 
     if out is not None:
         refuse_existing(out, overwrite=overwrite)

@@ -25,9 +25,9 @@ def export(
     trust_code: TrustOption = False,
 ) -> None:
     """Write the target network for other programs, checked against the network itself."""
-    from residapt.atomic import refuse_existing
     from residapt.deploy import FORMATS, default_output, export_run, load_run
     from residapt.errors import ConfigError
+    from residapt.storage.atomic import refuse_existing
 
     if form not in FORMATS:
         raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {form!r}.")

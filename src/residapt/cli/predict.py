@@ -33,9 +33,9 @@ def predict(
     trust_code: TrustOption = False,
 ) -> None:
     """Write path, class and probability of every image; unreadable ones are listed."""
-    from residapt.atomic import refuse_existing
     from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions
     from residapt.errors import ConfigError
+    from residapt.storage.atomic import refuse_existing
 
     if form not in _FORMATS:
         raise ConfigError(f"--format must be csv or jsonl, got {form!r}.")

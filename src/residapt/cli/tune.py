@@ -17,9 +17,9 @@ from residapt.cli.options import AddressOption, EngineOption, JobsOption, TrustO
 
 if TYPE_CHECKING:
     from residapt.config import Config
-    from residapt.workflow.tune import Study
-    from residapt.workflow.tune_store import StudyConfig, StudyFolder
-    from residapt.workflow.tune_trials import Trial
+    from residapt.tune.store import StudyConfig, StudyFolder
+    from residapt.tune.study import Study
+    from residapt.tune.trials import Trial
 
 EXAMPLE = (
     "Example: residapt tune -s photos/ -t new_site/ -o study/ --search discrepancy.weight=log:0.1..3 "
@@ -62,9 +62,9 @@ def tune(
     trust_code: TrustOption = False,
 ) -> None:
     """Search over settings without target labels; every trial is a run of its own."""
-    from residapt.bench.engines import make_engine
-    from residapt.workflow.tune import tune as search_over
-    from residapt.workflow.tune_store import StudyConfig, StudyFolder, optuna_module
+    from residapt.parallel.engines import make_engine
+    from residapt.tune.store import StudyConfig, StudyFolder, optuna_module
+    from residapt.tune.study import tune as search_over
 
     optuna_module()
     workers = make_engine(engine, jobs=jobs, address=address)
@@ -113,7 +113,7 @@ def _refuse_with_resume(out: Path | None, config: Path | None, score: str | None
 
 
 def _recorded(folder: StudyFolder, trials: int | None) -> tuple[StudyConfig, Config]:
-    from residapt.workflow.tune_store import given_config
+    from residapt.tune.store import given_config
 
     settings = folder.read()
     if trials is not None and trials != settings.trials:
@@ -137,7 +137,7 @@ def _configuration(file: Path | None, overrides: list[str]) -> Config:
 
 
 def _request(folder: StudyFolder, config: Config, trust_code: bool) -> Any:
-    from residapt.workflow import Request
+    from residapt.run import Request
 
     return Request(
         config=config,

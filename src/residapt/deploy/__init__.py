@@ -4,7 +4,6 @@ from residapt.deploy.evaluate import FolderScores, evaluate_folder
 from residapt.deploy.export import FORMATS, Exported, Format, default_output, export_run
 from residapt.deploy.inspect import Inspection, inspect_run
 from residapt.deploy.load_run import DeployedModel, load_run
-from residapt.deploy.model_file import read_model_metadata, write_model
 from residapt.deploy.predict import Prediction, Unreadable, predict_folder, print_predictions, write_predictions
 
 __all__ = [
@@ -23,7 +22,5 @@ __all__ = [
     "load_run",
     "predict_folder",
     "print_predictions",
-    "read_model_metadata",
-    "write_model",
     "write_predictions",
 ]

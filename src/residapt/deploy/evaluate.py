@@ -17,8 +17,8 @@ from residapt.data.same_files import also_among, which_marked
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
+from residapt.evaluate.metrics import Detection, OneAgainstRest, average_precision, check_positive, detect
 from residapt.settings import Settings
-from residapt.train.detection import Detection, OneAgainstRest, average_precision, check_positive, detect
 
 
 class ClassScores(Settings):

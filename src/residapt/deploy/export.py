@@ -10,14 +10,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from residapt.atomic import atomic_file, refuse_existing
 from residapt.deploy.export_onnx import quiet, write_onnx
 from residapt.deploy.load_run import DeployedModel, load_run
-from residapt.deploy.model_file import plain_state, write_model
 from residapt.deploy.parity import Runner, check_parity, example_batch, with_plain_output
 from residapt.errors import ConfigError, ModelError, ResidaptError
 from residapt.models import read_weights
-from residapt.streams.metadata import to_properties
+from residapt.storage.atomic import atomic_file, refuse_existing
+from residapt.storage.metadata import to_properties
+from residapt.storage.model_file import plain_state, write_model
 
 Format = Literal["onnx", "torch-export", "safetensors", "state-dict"]
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.decode import UnreadableImageError, decode_image
-from residapt.streams import Input
+from residapt.storage import Input
 
 
 @dataclass(frozen=True, eq=False)

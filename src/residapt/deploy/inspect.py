@@ -8,11 +8,11 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from residapt.deploy.model_file import read_model_metadata
 from residapt.errors import ConfigError
-from residapt.run import RunDirectory
-from residapt.streams import AdapterConfig, AdapterMetadata, LayerRecord, read_config
-from residapt.streams.adapter_format import CONFIG
+from residapt.storage import AdapterConfig, AdapterMetadata, LayerRecord, read_config
+from residapt.storage.adapter_format import CONFIG
+from residapt.storage.model_file import read_model_metadata
+from residapt.storage.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)

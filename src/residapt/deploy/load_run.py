@@ -12,15 +12,15 @@ from residapt.config import read_toml
 from residapt.data.labels_record import read_records
 from residapt.data.same_files import Mark
 from residapt.data.transforms import to_float
-from residapt.deploy.model_file import read_model_metadata
-from residapt.engine import Engine
+from residapt.distributed import Engine
 from residapt.errors import ConfigError, ModelError
 from residapt.models import build_model, input_spec, load_weights, with_bottleneck
+from residapt.models.standardise import standardised
 from residapt.models.trust import refuse_code
-from residapt.run import RunDirectory
-from residapt.streams import AdapterMetadata, Input, load, read_config
-from residapt.streams.adapter_format import CONFIG
-from residapt.streams.standardise import standardised
+from residapt.storage import AdapterMetadata, Input, load, read_config
+from residapt.storage.adapter_format import CONFIG
+from residapt.storage.model_file import read_model_metadata
+from residapt.storage.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from residapt.data.transforms import to_float
 from residapt.errors import ModelError
-from residapt.streams import Input
+from residapt.storage import Input
 
 Runner = Callable[[Tensor], Tensor]
 TOLERANCE = 1e-4

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
-from residapt.atomic import atomic_file
 from residapt.data.decode import list_images
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
+from residapt.storage.atomic import atomic_file
 
 RowFormat = Literal["csv", "jsonl"]
 

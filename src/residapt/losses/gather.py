@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd import Function
 
-from residapt.engine import process_count
+from residapt.distributed import process_count
 
 
 class _Gather(Function):

@@ -21,10 +21,10 @@ from torch.nn import functional
 
 from residapt.data.batches import Batch
 from residapt.losses.adversarial import domain_accuracy, domain_logits, domain_loss, frozen
-from residapt.methods.adapting import AdaptingMethod
+from residapt.methods.base import AdaptingMethod
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancies import build_own_discrepancy
-from residapt.methods.discrepancy import Adversarial, DiscrepancyLosses
+from residapt.methods.discrepancy import build_own_discrepancy
+from residapt.methods.discrepancy.base import Adversarial, DiscrepancyLosses
 from residapt.methods.registry import register
 from residapt.methods.separate import SeparateStreams
 from residapt.streams import Outputs

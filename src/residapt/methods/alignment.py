@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from residapt.data.batches import Batch
 from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.stream import stream_loss
-from residapt.methods.adapting import AdaptingMethod
+from residapt.methods.base import AdaptingMethod
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancy import Discrepancy
+from residapt.methods.discrepancy.base import Discrepancy
 from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, weighted_sum

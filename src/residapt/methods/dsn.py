@@ -24,10 +24,10 @@ from residapt.losses.gather import gather_features
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancies import build_discrepancy
-from residapt.methods.discrepancy import Discrepancy
+from residapt.methods.discrepancy import build_discrepancy
+from residapt.methods.discrepancy.base import Discrepancy
+from residapt.methods.discrepancy.layers import PENULTIMATE, resolve_layer
 from residapt.methods.dsn_networks import decoder, private_encoder
-from residapt.methods.feature_layer import PENULTIMATE, resolve_layer
 from residapt.methods.registry import probe, register, shared_streams
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, weighted_sum

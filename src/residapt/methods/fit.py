@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.data.domains import Balance, DomainPair, Images, Labelled
-from residapt.engine import Engine
+from residapt.distributed import Engine
 from residapt.methods.config import MethodConfig
 from residapt.methods.oracle import training_pair
 from residapt.methods.registry import build_method

@@ -12,7 +12,7 @@ from residapt.losses.adversarial import DomainClassifier
 from residapt.methods.config import MethodConfig
 from residapt.methods.registry import build_method, method_names
 from residapt.models import build_model
-from residapt.models.inputs import NATIVE
+from residapt.models.input_spec import NATIVE
 from residapt.train.method import Method
 
 

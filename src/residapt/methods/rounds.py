@@ -10,7 +10,7 @@ images wrongly, and its own estimate is better again. So:
    another order of the samples, which alone may decide in which basin they end; the others start from the best estimate
    so far. One after another such trainings come nearer to the truth and in the end pass it. Where frequencies are
    wrong, predictions cut through clusters of the features or join two of them, so that the best is the one whose
-   predictions agree most with the clusters (ClassAMI, :mod:`residapt.selection.class_ami`);
+   predictions agree most with the clusters (ClassAMI, :mod:`residapt.evaluate.class_ami`);
 3. the training as it is once more, with what that one has found.
 """
 
@@ -28,15 +28,15 @@ from torch.nn import functional
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Images
 from residapt.data.split import Part
-from residapt.engine import from_main
-from residapt.methods.adapting import AdaptingMethod
+from residapt.distributed import from_main
+from residapt.evaluate.class_ami import cluster_agreement
+from residapt.evaluate.collect import outputs_of
+from residapt.evaluate.evidence import subset
+from residapt.evaluate.predict import evaluating
+from residapt.methods.base import AdaptingMethod
 from residapt.methods.config import MethodConfig
-from residapt.methods.prior import TargetPrior
-from residapt.selection.class_ami import cluster_agreement
-from residapt.selection.evidence import subset
+from residapt.methods.extras.prior import TargetPrior
 from residapt.train import Method, TrainConfig
-from residapt.train.evaluate import evaluating
-from residapt.train.evidence import outputs_of
 
 LOOKED_AT = 3000
 """Target images whose predictions and clusters are compared."""

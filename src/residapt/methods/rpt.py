@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancies import build_discrepancy
+from residapt.methods.discrepancy import build_discrepancy
 from residapt.methods.registry import register
 from residapt.streams import TwoStream
 

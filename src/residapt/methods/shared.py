@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import DiscrepancyName, MethodConfig
-from residapt.methods.discrepancies import build_own_discrepancy
+from residapt.methods.discrepancy import build_own_discrepancy
 from residapt.methods.registry import shared_streams
 
 S = TypeVar("S", bound="SharedAlignment")

@@ -11,7 +11,7 @@ when some target labels are. MMD has one Gaussian kernel, :math:`\exp(-\|u - v\|
 features before the classifier (:math:`\sigma = 1` in the paper; here the median squared distance, see
 ``discrepancy.sigma``); ``discrepancy.kind = "reversal"`` is the paper's variant with DANN's loss, ``"mmd"``
 the one with DDC's. Both streams start from the network as given, so train it on the source first. How the
-paper chooses :math:`\Omega` is in :mod:`residapt.methods.layer_choice`.
+paper chooses :math:`\Omega` is in :mod:`residapt_bench.digits.layer_choice`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from residapt.data.batches import Batch
 from residapt.losses.weights import exponential_distance, squared_distance
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancies import build_discrepancy
-from residapt.methods.discrepancy import Discrepancy
+from residapt.methods.discrepancy import build_discrepancy
+from residapt.methods.discrepancy.base import Discrepancy
 from residapt.methods.registry import register
 from residapt.methods.separate import SeparateStreams
 from residapt.streams import Outputs

@@ -2,7 +2,7 @@
 
 from residapt.models.dtn import DTN
 from residapt.models.heads import Bottleneck, find_head, with_bottleneck
-from residapt.models.inputs import NATIVE, InputSpec, input_spec
+from residapt.models.input_spec import NATIVE, InputSpec, input_spec
 from residapt.models.lenet import GaninLeNet, LeNet
 from residapt.models.small import UavNet
 from residapt.models.specs import build_model

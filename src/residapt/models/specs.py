@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from residapt.errors import ConfigError, ModelError
-from residapt.models.inputs import NATIVE
+from residapt.models.input_spec import NATIVE
 from residapt.models.weights import load_weights
 from residapt.models.zoo import build_hf, build_timm, build_torchvision, nearest, unknown_spec
 

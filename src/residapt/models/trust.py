@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from residapt.errors import ModelError
-from residapt.models.inputs import NATIVE
+from residapt.models.input_spec import NATIVE
 
 FAMILIES = ("torchvision", "timm", "hf")
 """What stands before the colon of a spec that runs no code of others."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.optim import Optimizer
 
-from residapt.engine import from_main
+from residapt.distributed import from_main
 from residapt.errors import TrainingError
 from residapt.rank.least_squares import solve_left, solve_right
 from residapt.rank.penalty import GroupedCore, group_weights, grouped_core

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from residapt.evaluate.scores import SCORES
 from residapt.report.charts import SERIES, Series, grid, line_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section
 from residapt.report.run_data import Curve, RunData
-from residapt.selection.scores import SCORES
 
 MOST_POINTS = 600
 """Points of a curve that a page draws; more cannot be seen."""

@@ -8,7 +8,7 @@ from residapt.report.page import Section, badge
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, table
 from residapt.report.words import count
-from residapt.summary import ScoredDetection
+from residapt.storage.summary import ScoredDetection
 
 MEANING = (
     "Rank all images by how sure the network is that they show '{positive}', and take more and more from the top. "

@@ -11,7 +11,7 @@ from residapt.report.page import Section
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, folded, table
 from residapt.report.words import count, plural
-from residapt.summary import ChangedPrediction, RunSummary
+from residapt.storage.summary import ChangedPrediction, RunSummary
 
 Cloud = Sequence[tuple[float, float]]
 MOST_POINTS = 800

@@ -8,7 +8,7 @@ from residapt.report.page import Section
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, folded, table
 from residapt.report.words import count, plural
-from residapt.summary import LayerRanks, RunSummary
+from residapt.storage.summary import LayerRanks, RunSummary
 
 MEANING = (
     "The target network is the source network plus a small change of each layer. The rank says how rich that change "

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from residapt.atomic import atomic_file
 from residapt.report.html import Html, join, tag
+from residapt.storage.atomic import atomic_file
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "

@@ -10,8 +10,8 @@ from typing import Any
 
 from residapt.config import Config, describe_config, load_config, read_toml
 from residapt.errors import ResidaptError
-from residapt.run import RunDirectory
-from residapt.summary import RunSummary, read_summary
+from residapt.storage.run_directory import RunDirectory
+from residapt.storage.summary import RunSummary, read_summary
 
 Curve = dict[int, float]
 """Value by step."""

@@ -16,7 +16,7 @@ from residapt.report.tables import Column, folded, table
 from residapt.report.usage import usage_section
 from residapt.report.verdict import accuracy_section, verdict_section
 from residapt.report.words import count, plural
-from residapt.run import RunDirectory
+from residapt.storage.run_directory import RunDirectory
 
 
 def write_report(run: RunDirectory) -> Path:

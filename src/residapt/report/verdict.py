@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from residapt.evaluate.scores import SCORES
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section, badge, command, note, tiles
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, table
 from residapt.report.usage import run_command
 from residapt.report.words import count, duration, number, plural, signed
-from residapt.selection.scores import SCORES
-from residapt.summary import Accuracy, RunSummary, Verdict
+from residapt.storage.summary import Accuracy, RunSummary, Verdict
 
 MEANING = {
     True: "The new classes fit the groups that the target images form by themselves better than the old ones did.",

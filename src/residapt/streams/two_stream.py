@@ -16,13 +16,18 @@ from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
 from residapt.streams.average import StreamAverage
+from residapt.streams.fast.linear import FactoredWeight
+from residapt.streams.fast.pair import Before, Pair, pair_part
+from residapt.streams.fast.rebuilt import DeferredWeight, WeightRecipe
+from residapt.streams.fast.recompute import (
+    CheckpointWatch,
+    checkpointed_blocks,
+    find_blocks,
+    refuse_own_checkpointing,
+)
 from residapt.streams.frozen import frozen_modules, frozen_names
-from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
-from residapt.streams.pair import Before, Pair, pair_part
-from residapt.streams.rebuilt import DeferredWeight, WeightRecipe
-from residapt.streams.recompute import CheckpointWatch, checkpointed_blocks, find_blocks, refuse_own_checkpointing
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -261,7 +266,7 @@ class TwoStream(nn.Module):
 
     def merge_and_unload(self, example: Tensor | None = None) -> nn.Module:
         """The target stream as a plain module, compared with the live one on ``example`` if that is given."""
-        from residapt.streams.merge import merge_and_unload  # late: merging is built on this class
+        from residapt.streams.merge import merge_and_unload
 
         return merge_and_unload(self, example)
 

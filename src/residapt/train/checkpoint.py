@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from residapt.engine import STATISTICS
+from residapt.distributed import STATISTICS
 from residapt.errors import ModelError, TrainingError
-from residapt.train.checkpoint_files import (
+from residapt.storage.checkpoint import (
     CheckpointRecord,
     folder_of,
     read_folder,
@@ -19,7 +19,7 @@ from residapt.train.checkpoint_files import (
     steps_in,
     write_folder,
 )
-from residapt.train.events import Callback, CallbackState
+from residapt.train.callbacks import Callback, CallbackState
 from residapt.train.method import Method
 from residapt.train.state import load_method, load_optimizer, method_tensors, optimizer_state
 from residapt.train.trainer import Trainer

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from residapt.data.domains import Images, Labelled
 from residapt.errors import ResidaptError, TrainingError
+from residapt.evaluate.evidence import subset
+from residapt.evaluate.predict import evaluating, logits_of
 from residapt.rank import RankChange
-from residapt.selection.evidence import subset
-from residapt.train.evaluate import evaluating, logits_of
-from residapt.train.events import Callback, CallbackState, StepInfo
+from residapt.train.callbacks import Callback, CallbackState, StepInfo
 from residapt.train.method import Method
 from residapt.train.symptoms import (
     HealthConfig,

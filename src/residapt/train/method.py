@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair
+from residapt.evaluate.predict import Predictor
 from residapt.rank import RankChange
 from residapt.streams import Stream, TwoStream, merge_and_unload
 
@@ -34,7 +35,7 @@ def weighted_sum(parts: dict[str, Tensor], weights: dict[str, float], watch: dic
     return Losses(total, parts, watch or {})
 
 
-class Method(nn.Module, ABC):
+class Method(Predictor, ABC):
     """A way to adapt: what is trained, the loss of one step, and what happens between steps."""
 
     name: ClassVar[str]

@@ -10,7 +10,7 @@ from typing import Any
 
 from residapt.errors import TrainingError
 from residapt.rank import RankChange
-from residapt.train.events import Callback, CallbackState, StepInfo
+from residapt.train.callbacks import Callback, CallbackState, StepInfo
 from residapt.train.method import Method
 
 

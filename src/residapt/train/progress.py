@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from residapt.train.events import Callback, StepInfo
+from residapt.train.callbacks import Callback, StepInfo
 from residapt.train.method import Method
 
 PLAIN_SECONDS = 10.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from residapt.errors import ConfigError, ResidaptError
-from residapt.train.events import Callback, StepInfo
+from residapt.train.callbacks import Callback, StepInfo
 from residapt.train.method import Method
 
 if TYPE_CHECKING:

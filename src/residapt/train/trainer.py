@@ -13,12 +13,12 @@ from torch.optim import Optimizer
 
 from residapt.data.batches import Batch, Batches, derived_seed
 from residapt.data.domains import DomainPair
-from residapt.engine import Engine
+from residapt.distributed import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
+from residapt.evaluate.predict import evaluating
 from residapt.train.accumulate import mean_losses, split_batch
+from residapt.train.callbacks import Callback, Callbacks, CallbackState, StepInfo
 from residapt.train.config import TrainConfig
-from residapt.train.evaluate import evaluating
-from residapt.train.events import Callback, Callbacks, CallbackState, StepInfo
 from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates

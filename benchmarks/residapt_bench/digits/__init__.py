@@ -1,0 +1,1 @@
+"""Digit tasks: readers, plans and runs."""

@@ -1,0 +1,105 @@
+"""The table of Office-31 from records only: a row for each method, a column for each pair, published rows below."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from residapt.errors import DataError
+from residapt.methods.recipes import full_name, split_plus
+from residapt_bench.office31.plans import METHODS, PAIRS
+from residapt_bench.office31.published import PUBLISHED_OFFICE
+from residapt_bench.report.markdown import markdown
+
+OURS = "ours"
+HEADINGS = ("method", "from", *(pair.upper().replace("-", "→") for pair in PAIRS), "mean of six", "runs")
+
+
+@dataclass(frozen=True)
+class OfficeRow:
+    """A method with its accuracies; a pair without a run has no number."""
+
+    method: str
+    origin: str
+    values: dict[str, tuple[float, ...]]
+
+    @property
+    def mean(self) -> float | None:
+        """Over the six pairs, each by the mean of its runs; None as long as a pair is missing."""
+        if any(not self.values.get(pair) for pair in PAIRS):
+            return None
+        return statistics.fmean(statistics.fmean(self.values[pair]) for pair in PAIRS)
+
+    def cells(self) -> tuple[str, ...]:
+        """Text of the columns of ``HEADINGS``."""
+        runs = sum(len(found) for found in self.values.values())
+        mean = "" if self.mean is None else f"{self.mean:.1f}"
+        count = str(runs) if self.origin.startswith(OURS) else ""
+        return (self.method, self.origin, *(_cell(self.values.get(pair, ())) for pair in PAIRS), mean, count)
+
+
+def office_rows(records: Iterable[dict[str, Any]], *, published: bool = True) -> list[OfficeRow]:
+    """Our rows, one for each method and note, then the published ones."""
+    groups: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for record in records:
+        if record.get("bench") != "office31":
+            raise DataError(f"record '{record.get('key')}' is not one of bench office31.")
+        plan = record["plan"]
+        method = full_name(plan["method"], plan.get("recipe", "paper"))
+        group = groups.setdefault((plan["note"], _setting(plan), method), {})
+        group.setdefault(plan["task"], []).append(record["accuracy"]["target"])
+    ours = [
+        OfficeRow(method, f"{OURS}, {setting}{f', {note}' if note else ''}", _frozen(found))
+        for (note, setting, method), found in sorted(groups.items(), key=lambda item: (*item[0][:2], _place(item[0])))
+    ]
+    return [*ours, *(_published() if published else [])]
+
+
+def _setting(plan: dict[str, Any]) -> str:
+    """What tells rows of one method apart: runs of another network, input or kind of weights are other rows."""
+    network = plan["network"]
+    averaged = plan["settings"].get("average", {}).get("decay", 0.0) > 0 and plan["method"] != "source_only"
+    stages = f"{network['arch'].partition(':')[2]} {network['image_size']}², from {network['freeze']} on"
+    return stages + (", averaged weights" if averaged else "")
+
+
+def _published() -> list[OfficeRow]:
+    rows = []
+    for row in PUBLISHED_OFFICE:
+        how = f" ({row.selection})" if row.selection else ""
+        values = _frozen({pair: [value] for pair, value in row.by_pair().items()})
+        rows.append(OfficeRow(row.name, f"{row.source}, ResNet-50 224²{how}", values))
+    return rows
+
+
+def _frozen(values: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
+    return {pair: tuple(found) for pair, found in values.items()}
+
+
+def _place(key: Sequence[str]) -> tuple[int, str]:
+    method = split_plus(key[-1])[0]
+    return (METHODS.index(method) if method in METHODS else len(METHODS), key[-1])
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ±{statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{spread}"
+
+
+def office_rich(rows: Iterable[OfficeRow]) -> Table:
+    """For a terminal."""
+    table = Table(*HEADINGS)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def office_markdown(rows: Iterable[OfficeRow]) -> str:
+    """For the documentation."""
+    return markdown(HEADINGS, (row.cells() for row in rows))

@@ -1,0 +1,108 @@
+"""Two methods over the same seeds: the mean difference and its confidence interval (paired t)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from residapt.errors import DataError
+from residapt.methods.recipes import full_name
+from residapt_bench.budget import adaptation_steps
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """First minus second, in points."""
+
+    first: str
+    second: str
+    differences: dict[int, float]
+    """By seed."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return statistics.fmean(self.differences.values())
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
+        """Mean ± t quantile x standard error; None for a single seed."""
+        n = len(self.differences)
+        if n < 2:
+            return None
+        error = statistics.stdev(self.differences.values()) / math.sqrt(n)
+        half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+        return self.mean - half, self.mean + half
+
+    def text(self) -> str:
+        """One line for people."""
+        limits = self.interval()
+        between = "" if limits is None else f", 95 % interval {limits[0]:+.2f} to {limits[1]:+.2f}"
+        each = ", ".join(f"{seed}: {value:+.1f}" for seed, value in sorted(self.differences.items()))
+        count = len(self.differences)
+        return f"{self.first} minus {self.second}: {self.mean:+.2f} points over {count} seeds{between} ({each})"
+
+
+def paired_difference(
+    records: Iterable[dict[str, Any]],
+    first: str,
+    second: str,
+    *,
+    task: str | None = None,
+    arch: str = "lenet",
+    note: str = "",
+    recipe: str = "common",
+    steps: int | None = None,
+    at: int | None = None,
+) -> PairedDifference:
+    """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
+
+    A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
+    ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
+    of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
+    ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
+    """
+    scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
+    wanted = {_name_and_note(given, note): given for given in scores}
+    tasks = set()
+    for record in records:
+        plan = record["plan"]
+        given = wanted.get((full_name(plan["method"], plan["recipe"]), plan["note"]))
+        chosen = plan["arch"] == arch and task in (None, plan["task"]) and plan["varied"] == "all"
+        if chosen and given is not None and plan["recipe"] in (recipe, "plus"):
+            tasks.add(plan["task"])
+            score = _score(record, at)
+            if score is not None:
+                scores[given].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
+    if len(tasks) > 1:
+        raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
+    pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
+    pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
+    if len(pairs) > 1:
+        found = ", ".join(str(length) for length in sorted(pairs))
+        raise DataError(f"'{first}' and '{second}' have runs of {found} steps: say which with --steps.")
+    for a, b in pairs.values():
+        seeds = sorted(scores[first][a].keys() & scores[second][b].keys())
+        if seeds:
+            return PairedDifference(first, second, {s: scores[first][a][s] - scores[second][b][s] for s in seeds})
+    raise DataError(
+        f"no seed has a run of both '{first}' and '{second}' on {arch}"
+        + (f" with note '{note}'" if note else "")
+        + (f" and {steps} steps." if steps is not None else ".")
+    )
+
+
+def _name_and_note(given: str, note: str) -> tuple[str, str]:
+    name, colon, own = given.partition(":")
+    return name, own if colon else note
+
+
+def _score(record: dict[str, Any], at: int | None) -> float | None:
+    """Target accuracy at the end or, from the curve, after ``at`` steps."""
+    if at is None:
+        return float(record["accuracy"]["target_test"])
+    return next((float(point["target_test"]) for point in record["curve"] if point["step"] == at), None)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from residapt.errors import DataError
+from residapt_bench.drones.figure import label_figure
+from residapt_bench.drones.tables import (
+    all_tables,
+    difference_table,
+    fill_in,
+    label_rows,
+    label_table,
+    method_table,
+    rank_table,
+    try_table,
+)
+
+
+def record(method: str, ap: float, *, labels: int = 200, part: str = "test", note: str = "") -> dict[str, Any]:
+    plan = {"method": method, "recipe": "common", "labels": labels, "part": part, "note": note, "seed": 0}
+    scores = {"validation": ap} if part == "validation" else {"target_test": ap, "second": ap / 2}
+    ranks = {"before": {"conv1": [32, 32]}, "after": {"conv1": [int(10 * ap), 4]}} if method == "rpt" else {}
+    counts = {"before": {"network": 1000, "transform": 50}}
+    return {"key": "k", "plan": plan, "ap": scores, "ranks": ranks, "parameters": counts, "seconds": 10.0}
+
+
+RECORDS = [
+    record("source_only", 0.2, labels=0),
+    record("rpt", 0.5),
+    record("rpt", 0.7),
+    record("rpt", 0.9, note="a sweep"),
+    record("rpt", 0.3, labels=10),
+    record("fine_tune", 0.4),
+    record("rpt", 0.8, part="validation", note="try 1"),
+]
+
+
+def test_the_table_has_means_and_the_papers_numbers() -> None:
+    lines = method_table(RECORDS).splitlines()
+    assert "| RPT | 0.743 [0.006] | 0.600 | 0.141 | 2 | 0.300 | 0.071 | 1,050 | 10 |" in lines
+    assert "| source only | 0.377 | 0.200 |  | 1 | 0.100 |  | 1,050 | 10 |" in lines
+    assert "| ADDA | 0.731 [0.005] |  |  |  |  |  |  |  |" in lines
+    assert "| pooled real + synthetic | 0.569 (earlier paper) |  |  |  |  |  |  |  |" in lines
+
+
+def test_differences_are_paired_by_seed() -> None:
+    two = [record(method, ap) for method, ap in (("rpt", 0.5), ("adda", 0.4))]
+    for item in (record("rpt", 0.7), record("adda", 0.5)):
+        item["plan"]["seed"] = 1
+        two.append(item)
+    # Differences 0.1 and 0.2: 0.15 ± 12.7 x 0.05.
+    assert difference_table(two).splitlines()[2:] == ["| ADDA | +0.150 | -0.485 to +0.785 | 2 |"]
+
+
+def test_fine_tuning_on_no_labels_is_the_source_network() -> None:
+    assert label_rows(RECORDS) == {"fine_tune": {0: [0.2], 200: [0.4]}, "rpt": {10: [0.3], 200: [0.5, 0.7]}}
+    assert "| RPT | 10 | 0.300 |  | 1 |" in label_table(RECORDS).splitlines()
+
+
+def test_ranks_are_means_over_the_main_runs() -> None:
+    assert rank_table(RECORDS).splitlines()[2:] == ["| conv1 | 32 | 6.0 | 32 | 4.0 |"]
+    assert len(rank_table([]).splitlines()) == 2
+
+
+def test_tries_are_listed() -> None:
+    assert try_table(RECORDS).splitlines()[2:] == ["| RPT | try 1 | 0.800 |"]
+
+
+def test_the_figure_places_its_points() -> None:
+    picture = label_figure(RECORDS)
+    root = ElementTree.fromstring(picture)
+    circles = [
+        (float(c.get("cx", "")), float(c.get("cy", ""))) for c in root.iter("{http://www.w3.org/2000/svg}circle")
+    ]
+    assert len(circles) == 4
+    (x0, y0), (x200, y200), (x10, y10), (last, highest) = circles
+    assert x0 < x10 < x200 == last
+    assert highest < y200 < y10 < y0
+    assert set(re.findall(r">(\d+)</text>", picture)) == {"0", "10", "200"}
+
+
+def test_records_of_another_kind_are_refused() -> None:
+    with pytest.raises(DataError, match="nothing to draw"):
+        label_figure([])
+    with pytest.raises(DataError, match="not one of a detection benchmark"):
+        method_table([{"key": "k", "plan": {"method": "source_only"}}])
+
+
+def test_a_page_gets_its_tables_again_and_again() -> None:
+    tables = all_tables(RECORDS)
+    page = "top\n" + "".join(f"<!-- {name} -->\nold\n<!-- end {name} -->\nbetween\n" for name in tables)
+    once = fill_in(page, tables, "page.md")
+    assert "old" not in once
+    assert once.count("between") == len(tables)
+    assert all(table in once for table in tables.values())
+    assert fill_in(once, tables, "page.md") == once
+    with pytest.raises(DataError, match=r"'page.md' has no place for the table 'methods'"):
+        fill_in("nothing", tables, "page.md")

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from residapt_bench.report.guard_check import guard_totals, judge
+
+NEUTRAL = {
+    "source_accuracy": (0.9, 0.9),
+    "class_ami": (0.5, 0.5),
+    "anchored_ami": (0.5, 0.5),
+    "infomax": (1.0, 1.0),
+    "sure_agreement": (1.0, 1.0),
+    "frequency_shift": (0.0, 0.0),
+    "lost_mass": (0.0, 0.0),
+    "renamed_classes": (0.0, 0.0),
+}
+WORSE = {**NEUTRAL, "source_accuracy": (0.9, 0.5)}
+
+
+def record(
+    method: str, accuracy: float, votes: dict[str, Any] | None, seed: int = 0, steps: int = 10, **more: str
+) -> dict[str, Any]:
+    source = {"steps": steps, "seed": seed}
+    plan = {**more, "task": "t", "arch": "lenet", "method": method, "note": "", "seed": seed, "source": source}
+    key = f"{method}-{seed}-{accuracy}"
+    return {"key": key, "plan": plan, "accuracy": {"target_test": accuracy}, "label_free": votes}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "votes", "right"),
+    [(40.0, WORSE, True), (40.0, NEUTRAL, False), (70.0, WORSE, False), (70.0, NEUTRAL, True), (63.0, WORSE, None)],
+)
+def test_clear_losses_must_be_turned_down_and_clear_gains_must_not(
+    accuracy: float, votes: dict[str, Any], right: bool | None
+):
+    (found,) = judge([record("source_only", 60.0, NEUTRAL), record("rpt", accuracy, votes)])
+    assert found.right is right
+
+
+def test_runs_without_a_source_run_of_their_own_start_or_without_measurements_are_left_out():
+    records = [
+        record("source_only", 60.0, NEUTRAL),
+        record("rpt", 70.0, NEUTRAL, seed=1),
+        record("rpt", 70.0, None),
+        record("dann", 70.0, NEUTRAL, steps=0),
+        record("source_only", 10.0, NEUTRAL, steps=0),
+        record("coral", 70.0, NEUTRAL, pixels="[0, 1]"),
+    ]
+    assert judge(records) == []
+
+
+def test_a_record_from_before_a_setting_goes_with_one_that_has_its_default():
+    old, new = record("source_only", 60.0, NEUTRAL), record("rpt", 70.0, NEUTRAL, precision="float32")
+    assert [item.change for item in judge([old, new])] == [10.0]
+    assert judge([old, record("rpt", 70.0, NEUTRAL, precision="bf16")]) == []
+    foreign = [record(method, 60.0, NEUTRAL, unknown="x") for method in ("source_only", "rpt")]
+    assert len(judge(foreign)) == 1
+
+
+def test_totals_count_mistakes_of_both_kinds():
+    records = [record("source_only", 60.0, NEUTRAL)]
+    records += [record("rpt", 40.0, WORSE), record("dann", 41.0, NEUTRAL), record("mmd", 80.0, WORSE)]
+    assert guard_totals(judge(records)) == (
+        "3 runs. Lost more than 5 points: 2, of which 1 were not turned down. Gained more than 5: 1, of which 1 were "
+        "turned down."
+    )

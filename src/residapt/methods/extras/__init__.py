@@ -1,0 +1,1 @@
+"""Terms that any method can add to its own losses."""

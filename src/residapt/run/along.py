@@ -1,0 +1,109 @@
+"""Scores along the run: written down, and used to keep the best moment where one is to be selected."""
+
+from __future__ import annotations
+
+import copy
+
+from residapt.data.domains import Images, Labelled
+from residapt.data.split import Part, part_of
+from residapt.errors import DataError
+from residapt.evaluate.collect import collect
+from residapt.evaluate.evidence import Evidence, subset
+from residapt.evaluate.predict import Evaluation, accuracy
+from residapt.evaluate.scores import score
+from residapt.train import Callback, Method
+from residapt.train.callbacks import CallbackState
+from residapt.train.metrics import MetricsFile
+from residapt.train.state import load_method, method_tensors
+
+QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
+"""Scores that take little time; DEV fits many classifiers."""
+LOOKED_AT = 500
+"""Images of each domain that are looked at along the run."""
+
+
+class ScoresAlong(Callback):
+    """Every ``every`` steps: label-free scores, and accuracy where there are labels to score with.
+
+    With ``select`` a copy of the method is kept whenever that score is higher than ever before. Accuracies are for
+    the record alone: they are computed after the choice and never looked at here.
+    """
+
+    def __init__(
+        self,
+        held_out: Labelled,
+        target: Images,
+        *,
+        every: int,
+        select: str = "last",
+        evaluation: Evaluation | None = None,
+        metrics: MetricsFile | None = None,
+    ) -> None:
+        self.held_out = part_of(held_out, subset(len(held_out.images), LOOKED_AT, seed=0))
+        self.target = Part(target, subset(len(target), LOOKED_AT, seed=0))
+        self.every, self.select, self.evaluation, self.metrics = every, select, evaluation, metrics
+        self.best: tuple[float, int, Method] | None = None
+        self._looked = -1
+
+    def on_step(self, method: Method, step: int) -> None:
+        """Look when it is time."""
+        if self.every and step % self.every == 0:
+            self._look(method, step)
+
+    def on_end(self, method: Method, step: int) -> None:
+        """Look at the end as well."""
+        if self._looked != step:
+            self._look(method, step)
+
+    def chosen(self, method: Method) -> tuple[Method, str]:
+        """The method to hand out, and how it was chosen."""
+        if self.best is None:
+            return method, "last"
+        value, step, best = self.best
+        return best, f"step {step}, the best by {self.select} ({value:.4g})"
+
+    def state(self) -> CallbackState:
+        """The best moment so far, with the weights of then."""
+        if self.best is None:
+            return CallbackState({"looked": self._looked, "best": None})
+        value, step, best = self.best
+        return CallbackState({"looked": self._looked, "best": [value, step]}, method_tensors(best))
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on with the best moment so far."""
+        self._looked, self.best = int(state.values["looked"]), None
+        if state.values["best"] is not None:
+            value, step = state.values["best"]
+            best = copy.deepcopy(method)
+            load_method(best, state.tensors)
+            self.best = (float(value), int(step), best)
+
+    def _look(self, method: Method, step: int) -> None:
+        self._looked = step
+        device = next(method.parameters()).device
+        evidence = collect(method.two, self.held_out, self.target, target_stream="target", device=device)
+        names = QUICK if self.select in ("last", *QUICK) else (*QUICK, self.select)
+        values = scores_of(evidence, names)
+        if self.select in values and (self.best is None or values[self.select] > self.best[0]):
+            self.best = (values[self.select], step, copy.deepcopy(method))
+        self._record(method, step, values)
+
+    def _record(self, method: Method, step: int, values: dict[str, float]) -> None:
+        if self.metrics is None:
+            return
+        self.metrics.write("scores", step=step, values=values)
+        shown = {"source, held out": 100.0 * values["source_accuracy"]}
+        if self.evaluation is not None:
+            shown[self.evaluation.name] = accuracy(method, self.evaluation)
+        self.metrics.write("accuracy", step=step, values=shown)
+
+
+def scores_of(evidence: Evidence, names: tuple[str, ...]) -> dict[str, float]:
+    """The named scores; one that needs more samples than there are is left out."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = score(name, evidence)
+        except DataError:
+            continue
+    return found

@@ -1,0 +1,198 @@
+"""The adapter as a file: what turns one base network into the network of one domain.
+
+A folder with ``adapter_model.safetensors`` (the transforms with their pruned shapes, batch-norm statistics of
+both streams, source weights where they have changed), ``adapter_config.json`` (everything needed to use them)
+and ``README.md`` (a model card). Each tensor of the source network is either carried, or referred to by hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from residapt.errors import ModelError
+from residapt.models.standardise import standardised
+from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS, AdapterConfig, Base, LayerRecord, read_config
+from residapt.storage.atomic import write_folder
+from residapt.storage.base_network import (
+    TensorRecord,
+    check_base,
+    describe_tensor,
+    named_tensors,
+    tensor_hash,
+    with_tensors,
+)
+from residapt.storage.metadata import AdapterMetadata
+from residapt.storage.model_card import model_card
+from residapt.streams.norm import batch_norms
+from residapt.streams.two_stream import TwoStream
+from residapt.transform import build_transform
+
+
+def save_pretrained(
+    two: TwoStream,
+    path: Path | str,
+    *,
+    metadata: AdapterMetadata,
+    base: Base = "reference",
+    original: Mapping[str, str] | None = None,
+) -> None:
+    """Write the adapter of a two-stream model into the folder ``path``.
+
+    ``base="reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
+    ``base="included"`` carries them: all, or those that differ from the ``original`` (see ``base_hashes``).
+    """
+    if type(two) is not TwoStream:
+        raise ModelError(
+            f"{type(two).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
+            "Save the merged network: merge_and_unload(two)."
+        )
+    two = two.at_rest()
+    records = _describe_source(two.model, base, original)
+    blob = safetensors.torch.save(_collect(two, records))
+    config = AdapterConfig(
+        **{name: getattr(metadata, name) for name in AdapterMetadata.model_fields},
+        base=base,
+        weights_sha256=hashlib.sha256(blob).hexdigest(),
+        transform=two.config,
+        layers=tuple(_describe_layer(two, name) for name in two.layers),
+        tensors=records,
+    )
+    text = config.model_dump_json(indent=1)
+    # The configuration comes last: it holds the hash of the weights, so that a torn pair of files is noticed.
+    write_folder(Path(path), {WEIGHTS: blob, CARD: model_card(config).encode(), CONFIG: text.encode()})
+
+
+def load(model: nn.Module, path: Path | str) -> TwoStream:
+    """The two-stream model of an adapter on its base network; another network is refused.
+
+    The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
+    base cost little more memory than the base. Batch-norm statistics are each adapter's own.
+    """
+    config = read_config(Path(path))
+    tensors = _read_tensors(Path(path) / WEIGHTS, config)
+    what = f"adapter '{path}'"
+    check_base(model, config.tensors, what)
+    carried = {f"source.{name}": (name, config.tensors[name]) for name in config.carried}
+    for key, (_, record) in carried.items():
+        _require(tensors, key, record.shape, what, record.dtype)
+    body = with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
+    if config.standardise:
+        standardised(body)
+    # Built with ranks 0, for the factors that the settings would start with are thrown away.
+    trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
+    two = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
+    for parameter in trained:  # shared with the given model, which frozen stages must not change
+        parameter.requires_grad_(True)
+    two.config = config.transform
+    _check_layers(two, config, what)
+    used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}
+    if unknown := sorted(set(tensors) - used):
+        raise ModelError(f"{what}: tensor '{unknown[0]}' belongs to nothing that adapter_config.json lists.")
+    return two.train(model.training)
+
+
+def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
+    try:
+        blob = file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{file}' cannot be read: {error.strerror}. Get the adapter again.") from None
+    if hashlib.sha256(blob).hexdigest() != config.weights_sha256:
+        raise ModelError(f"'{file}' is damaged, or belongs to another {CONFIG}. Get the adapter again.")
+    try:
+        return dict(safetensors.torch.load(blob))
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"'{file}' is not a valid safetensors file: {error}. Get the adapter again.") from None
+
+
+def _collect(two: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
+    own = named_tensors(two.model)
+    tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
+    tensors |= {f"target.{name}": tensor for name, tensor in two.statistics.named().items()}
+    for name in two.layers:
+        tensors |= {f"transform.{name}.{key}": factor for key, factor in two.transform(name).named_parameters()}
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def _describe_source(model: nn.Module, base: Base, original: Mapping[str, str] | None) -> dict[str, TensorRecord]:
+    # Source statistics move even where the weights are frozen, so they are always carried.
+    statistics = {id(buffer) for _, norm in batch_norms(model) for buffer in norm.buffers(recurse=False)}
+    records = {}
+    for name, tensor in named_tensors(model).items():
+        carry = id(tensor) in statistics or (base == "included" and original is None)
+        sha256 = None if carry else tensor_hash(tensor)
+        if base == "included" and original is not None and original.get(name) != sha256:
+            sha256 = None
+        records[name] = describe_tensor(tensor, sha256)
+    return records
+
+
+def _describe_layer(two: TwoStream, name: str) -> LayerRecord:
+    layer, transform = two.layers[name], two.transform(name)
+    start = build_transform(layer, two.model.get_parameter(layer.weight).to("meta"), two.config)
+    outputs, inputs = two.source_tensors(name)[0].shape
+    return LayerRecord(
+        name=name,
+        shape=(outputs, inputs),
+        before=start.ranks,
+        ranks=transform.ranks,
+        bias_rank=getattr(transform, "bias_rank", 0),
+        has_bias=transform.has_bias,
+        parameters=sum(factor.numel() for factor in transform.parameters()),
+    )
+
+
+def _check_layers(two: TwoStream, config: AdapterConfig, what: str) -> None:
+    found, listed = list(two.layers), [record.name for record in config.layers]
+    if found != listed:
+        one_sided = [n for n in found if n not in listed] + [n for n in listed if n not in found]
+        odd = (one_sided + found + listed)[0]  # the same names in another order, or one of them twice
+        raise ModelError(
+            f"{what}: its list of layers does not follow from its settings; the first to differ is '{odd}'."
+        )
+    for record in config.layers:
+        shape, has_bias = tuple(two.source_tensors(record.name)[0].shape), two.transform(record.name).has_bias
+        if (shape, has_bias) != (record.shape, record.has_bias):
+            raise ModelError(
+                f"{what}: layer '{record.name}' is listed as {record.shape}, but the network's is {shape}."
+            )
+
+
+def _load_transforms(two: TwoStream, config: AdapterConfig, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+    used = set()
+    for record in config.layers:
+        transform, like = two.transform(record.name), two.source_tensors(record.name)[0]
+        for key, shape in record.shapes(config.transform.form).items():
+            name = f"transform.{record.name}.{key}"
+            setattr(transform, key, nn.Parameter(_require(tensors, name, shape, what).to(like)))
+            used.add(name)
+    return used
+
+
+@torch.no_grad()
+def _load_statistics(two: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+    statistics = two.statistics.named()
+    for name, own in statistics.items():
+        own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
+    return {f"target.{name}" for name in statistics}
+
+
+def _require(
+    tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], what: str, dtype: str | None = None
+) -> Tensor:
+    """A tensor of the file, refused unless it is as the configuration says."""
+    tensor = tensors.get(name)
+    if tensor is None:
+        raise ModelError(f"{what}: tensor '{name}' is not in {WEIGHTS}. Get the adapter again.")
+    if tuple(tensor.shape) != shape:
+        raise ModelError(f"{what}: tensor '{name}' has shape {tuple(tensor.shape)}, but {CONFIG} says {shape}.")
+    own = str(tensor.dtype).removeprefix("torch.")
+    if own != dtype if dtype is not None else not tensor.is_floating_point():
+        raise ModelError(f"{what}: tensor '{name}' is {own}, but should be {dtype or 'floating point'}.")
+    return tensor

@@ -1,0 +1,92 @@
+"""What a file says about the network in it, so that whoever has the file needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pydantic import Field, field_validator, model_validator
+
+from residapt.errors import ModelError, ResidaptError
+from residapt.settings import Settings
+
+LARGEST, WIDEST = 65_536, 65_536
+"""Pixels of an image's side, and width of a bottleneck: a file that says more is damaged, or an attack on memory."""
+_PREFIX = "residapt."
+
+
+class Input(Settings):
+    """How an image becomes the network's input."""
+
+    size: int = Field(ge=1, le=LARGEST)
+    """Height and width in pixels."""
+    channels: int = Field(ge=1, le=10_000)
+    """1 for grey, 3 for colour."""
+    mean: tuple[float, ...]
+    """Subtracted from each channel of an image in [0, 1]."""
+    std: tuple[float, ...]
+    """Divided by, after that."""
+    interpolation: str = "bilinear"
+    """How images are resized."""
+
+    @model_validator(mode="after")
+    def _per_channel(self) -> Input:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, self.channels):
+                raise ValueError(
+                    f"{name} needs one value, or one for each of {self.channels} channels, got {len(values)}"
+                )
+        if min(self.std) <= 0:
+            raise ValueError(f"std must be positive, got {list(self.std)}")
+        return self
+
+
+def _version() -> str:
+    from residapt.version import __version__
+
+    return __version__
+
+
+class AdapterMetadata(Settings):
+    """The network, its classes and its input, in the adapter, in ``model.safetensors`` and in ONNX files."""
+
+    method: str
+    """Name of the method that made it."""
+    classes: tuple[str, ...] = Field(min_length=1)
+    """Class names in the order of the network's outputs."""
+    model: str | None = None
+    """Model spec; None for a network that no spec names, which has to be built by hand."""
+    bottleneck: int | None = Field(None, ge=1, le=WIDEST)
+    """Width of the bottleneck that was put before the classifier."""
+    standardise: bool = False
+    """Whether the network standardises each image by itself before anything else."""
+    input: Input | None = None
+    """Input of the network; None when it was adapted on tensors."""
+    version: str = Field(default_factory=_version)
+    """The version of residapt that wrote it."""
+
+    @field_validator("classes")
+    @classmethod
+    def _different(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
+        twice = sorted({name for name in classes if classes.count(name) > 1})
+        if twice:
+            raise ValueError(f"class names must differ, but {twice[0]!r} stands there twice")
+        return classes
+
+
+def to_properties(metadata: AdapterMetadata) -> dict[str, str]:
+    """One text per field, for file formats whose metadata are pairs of texts."""
+    return {_PREFIX + name: json.dumps(value) for name, value in metadata.model_dump(mode="json").items()}
+
+
+def from_properties(properties: Mapping[str, str], *, where: str) -> AdapterMetadata:
+    """The record that :func:`to_properties` wrote; other properties are ignored."""
+    own = {name.removeprefix(_PREFIX): text for name, text in properties.items() if name.startswith(_PREFIX)}
+    if not own:
+        raise ModelError(
+            f"'{where}' does not say which network, classes and input it is for: residapt did not write it."
+        )
+    try:
+        return AdapterMetadata.parse({name: json.loads(text) for name, text in own.items()}, where=where)
+    except (ResidaptError, ValueError, RecursionError) as error:
+        raise ModelError(f"the metadata of '{where}' cannot be used: {error}") from None

@@ -1,0 +1,156 @@
+"""summary.json: what a finished run found, as one typed record that the report and other tools read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from residapt.errors import DataError
+from residapt.evaluate.metrics import Detection
+from residapt.settings import Settings
+from residapt.storage.metadata import Input as Input
+
+
+class Accuracy(Settings):
+    """One accuracy, with its stamp."""
+
+    name: str
+    """What was scored, for instance a folder."""
+    stage: Literal["source_only", "adapted"]
+    """Before or after adaptation."""
+    percent: float
+    """Share of correct predictions."""
+    images: int
+    """How many images were scored."""
+    protocol: Literal["transductive", "held-out"]
+    """Whether the images were seen, unlabelled, in training."""
+
+
+class ScoredDetection(Settings):
+    """How well one class is found on a scored set, with its stamp."""
+
+    name: str
+    """What was scored, for instance a folder."""
+    stage: Literal["source_only", "adapted"]
+    """Before or after adaptation."""
+    protocol: Literal["transductive", "held-out"]
+    """Whether the images were seen, unlabelled, in training."""
+    detection: Detection
+    """Average precision and the precision-recall curve."""
+
+
+class LayerRanks(Settings):
+    """Ranks of one layer."""
+
+    layer: str
+    """Name of the layer."""
+    shape: tuple[int, int]
+    """Outputs C and inputs N of its matrix."""
+    before: tuple[int, int]
+    """[l, r] at the start."""
+    after: tuple[int, int]
+    """[l, r] at the end; [0, 0] means that both domains share the layer."""
+
+
+class ChangedPrediction(Settings):
+    """A target image whose predicted class changed."""
+
+    path: str
+    """The image, relative to the target folder, or its index."""
+    before: str
+    """Class predicted by the source network."""
+    after: str
+    """Class predicted after adaptation."""
+    probability: float
+    """Probability of the new class."""
+    thumbnail: str = ""
+    """Small JPEG as base64."""
+
+
+class Verdict(Settings):
+    """Whether adaptation seems to have helped, judged without target labels."""
+
+    helped: bool | None
+    """None when the scores disagree."""
+    handed_out: Literal["adapted", "source"]
+    """Which network is in model.safetensors."""
+    reasons: tuple[str, ...] = ()
+    """In plain words."""
+
+
+class Projection(Settings):
+    """Features of both domains in two dimensions, before and after; each point is (x, y)."""
+
+    source_before: list[tuple[float, float]] = []
+    """Source features, source network."""
+    target_before: list[tuple[float, float]] = []
+    """Target features, source network."""
+    source_after: list[tuple[float, float]] = []
+    """Source features, source stream."""
+    target_after: list[tuple[float, float]] = []
+    """Target features, target stream."""
+
+
+class RunSummary(Settings):
+    """Everything the report shows that is not in metrics.jsonl or config.toml."""
+
+    version: str
+    """residapt's version."""
+    method: str
+    """Name of the method."""
+    model: str
+    """Model spec."""
+    classes: tuple[str, ...]
+    """Class names in the order of the network's outputs."""
+    input: Input
+    """Input of the network."""
+    seconds: dict[str, float]
+    """Time by stage."""
+    source_images: int
+    """Labelled source images."""
+    target_images: int
+    """Unlabelled target images."""
+    labelled_images: int = 0
+    """Target images whose labels were trained on."""
+    verdict: Verdict
+    """Did it help?"""
+    scores: dict[str, tuple[float, float]] = {}
+    """Label-free scores (before, after); higher is better."""
+    accuracies: list[Accuracy] = []
+    """Scored sets; labels were used for scoring only."""
+    detections: list[ScoredDetection] = []
+    """Average precision of the positive class on the scored sets, for two classes or where one was named."""
+    ranks: list[LayerRanks] = []
+    """Ranks of the transformed layers."""
+    parameters: dict[str, int] = {}
+    """Parameters of the network, the transforms and the adversary, and of what is deployed."""
+    frequencies: dict[str, list[float]] = {}
+    """Class frequencies: source labels, target predictions before and after."""
+    changed: list[ChangedPrediction] = []
+    """Examples of target images whose prediction changed."""
+    changed_count: int = 0
+    """How many target predictions changed."""
+    projection: Projection = Projection()
+    """Both domains in two dimensions."""
+    notes: list[str] = []
+    """Health notes, in plain words."""
+    selected: str = "last"
+    """Which checkpoint was handed out."""
+
+
+def write_summary(summary: RunSummary, path: Path) -> None:
+    """Write the record."""
+    path.write_text(summary.model_dump_json(indent=1), encoding="utf-8")
+
+
+def read_summary(path: Path) -> RunSummary:
+    """Read a record, or say what is wrong with it."""
+    try:
+        return RunSummary.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
+    except FileNotFoundError:
+        raise DataError(
+            f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"'{path}' cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""One forward pass for both streams, and target weights that are never kept in memory."""

@@ -1,0 +1,41 @@
+"""Accuracy along a run, for the record."""
+
+from __future__ import annotations
+
+from residapt.evaluate.predict import Evaluation, accuracy
+from residapt.train.callbacks import Callback, CallbackState
+from residapt.train.method import Method
+
+
+class Curve(Callback):
+    """Accuracy along the run, for the record; it is never fed back into training."""
+
+    def __init__(self, evaluations: list[Evaluation], every: int) -> None:
+        self.evaluations, self.every = evaluations, every
+        self.points: list[dict[str, float]] = []
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        """A training that begins anew has no points yet; those of one that goes on are restored afterwards."""
+        self.points = []
+
+    def on_step(self, method: Method, step: int) -> None:
+        """Evaluate when due."""
+        if self.every and step % self.every == 0:
+            self._measure(method, step)
+
+    def on_end(self, method: Method, step: int) -> None:
+        """Evaluate at the end, once."""
+        if not self.points or self.points[-1]["step"] != step:
+            self._measure(method, step)
+
+    def state(self) -> CallbackState:
+        """The points so far."""
+        return CallbackState({"points": self.points})
+
+    def restore(self, method: Method, state: CallbackState) -> None:
+        """Go on after the points so far."""
+        self.points = [dict(point) for point in state.values["points"]]
+
+    def _measure(self, method: Method, step: int) -> None:
+        scores = {evaluation.name: accuracy(method, evaluation) for evaluation in self.evaluations}
+        self.points.append({"step": step, **scores})

@@ -1,0 +1,1 @@
+"""Search over settings by a score that needs no target labels."""

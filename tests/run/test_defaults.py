@@ -1,0 +1,88 @@
+"""Settings that nobody gave: by the size of the data and the speed of the machine; what was given stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as forall
+from hypothesis import strategies as st
+
+from residapt.config import Config
+from residapt.run.defaults import FEWEST_STEPS, SHRINKAGE, Facts, Pace, by_steps, fill_in, limit_steps
+
+DIGITS = Facts(source_images=8000, target_images=900, size=28, channels=1, pretrained=False)
+OFFICE = Facts(source_images=2535, target_images=795, size=128, channels=3, pretrained=True)
+
+
+def config(**values: object) -> Config:
+    return Config.parse(values)
+
+
+def test_small_data_take_more_rounds_and_large_data_fewer() -> None:
+    counts = [fill_in(config(), Facts(n, n, 28, 1, False)) for n in (50, 5000, 1_000_000)]
+    assert [c.source.steps for c in counts] == [300, 938, 4000]
+    assert [c.train.steps for c in counts] == [300, 1172, 2000]
+
+
+def test_a_network_with_weights_is_trained_gently() -> None:
+    gentle, fresh = fill_in(config(), OFFICE), fill_in(config(), DIGITS)
+    assert gentle.source.lr < fresh.source.lr
+    assert gentle.source.head > fresh.source.head == 1.0
+    assert gentle.source.batch_size == gentle.train.batch_size == 32
+
+
+def test_other_views_of_photographs_are_other_crops() -> None:
+    assert fill_in(config(), OFFICE).consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), OFFICE).consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), DIGITS).consistency.view == "changed"
+    assert fill_in(config(data={"augment": False}), OFFICE).consistency.view == "changed", "the data has no other views"
+    assert fill_in(config(consistency={"view": "changed"}), OFFICE).consistency.view == "changed"
+
+
+def test_what_was_set_stays() -> None:
+    mine = config(
+        source={"steps": 7, "lr": 0.5, "head": 2.0},
+        train={"steps": 9, "batch_size": 5, "log_every": 3, "evaluate_every": 0, "checkpoint_every": 0, "seed": 8},
+        rank={"every": 4, "step": 0.5},
+        seed=3,
+    )
+    full, _ = limit_steps(fill_in(mine, OFFICE), mine, Pace(1e3, 1e3), trains_source=True)
+    full = by_steps(full, mine)
+    assert (full.source.steps, full.source.lr, full.source.head) == (7, 0.5, 2.0)
+    assert (full.train.steps, full.train.batch_size, full.train.log_every) == (9, 5, 3)
+    assert (full.train.evaluate_every, full.train.checkpoint_every) == (0, 0)
+    assert (full.rank.every, full.rank.step) == (4, 0.5)
+    assert (full.train.seed, full.transform.seed, full.discrepancy.seed) == (8, 3, 3)
+
+
+@forall(st.floats(1e-4, 1e3), st.floats(1e-4, 1e3), st.floats(0.1, 1e3), st.booleans())
+def test_training_fits_into_the_time_allowed(source: float, adapt: float, minutes: float, trains: bool) -> None:
+    mine = config(minutes=minutes)
+    full = fill_in(mine, OFFICE)
+    limited, notes = limit_steps(full, mine, Pace(source, adapt), trains)
+    assert limited.source.steps is not None
+    assert full.source.steps is not None
+    used = (limited.source.steps * source if trains else 0.0) + limited.train.steps * adapt
+    floored = FEWEST_STEPS in (limited.source.steps, limited.train.steps)
+    assert used <= 60 * minutes * (1 + 1e-9) or floored
+    assert limited.train.steps <= full.train.steps
+    changed = [limited.train.steps < full.train.steps, trains and limited.source.steps < full.source.steps]
+    assert len(notes) == sum(changed)
+
+
+def test_no_limit_is_no_limit() -> None:
+    mine = config(minutes=0)
+    assert limit_steps(fill_in(mine, OFFICE), mine, Pace(1e6, 1e6), True)[1] == ()
+
+
+@pytest.mark.parametrize("steps", [1, 30, 400, 2000, 10_000])
+def test_ranks_are_shrunk_alike_however_long_a_run_is(steps: int) -> None:
+    mine = config(train={"steps": steps})
+    full = by_steps(mine, mine)
+    assert full.rank.step * (steps // full.rank.every) == pytest.approx(SHRINKAGE)
+    assert full.train.log_every >= 1
+
+
+def test_a_complete_configuration_stays_as_it_is() -> None:
+    full = by_steps(fill_in(config(), OFFICE), config())
+    again = Config.parse(full.model_dump(exclude_none=True))
+    assert by_steps(fill_in(again, DIGITS), again) == again

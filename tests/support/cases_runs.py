@@ -1,0 +1,230 @@
+"""Bad runs, model files, adapters and checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from support.bad_case import Case, Make, write
+
+RESUME, RUN = "adapt --resume {bad}/run", "predict {bad}/run {good}/target -o {bad}/p.csv"
+MODEL = "predict {bad}/m.safetensors {good}/target -o {bad}/p.csv"
+ADAPTER = "predict {bad}/adapter {good}/target -o {bad}/p.csv"
+NEEDED = ("config.toml", "source.safetensors", "metrics.jsonl")
+RECORDS = ("manifest.json", "state.json", "state.safetensors")
+
+
+def stopped(change: Callable[[Path], object]) -> Make:
+    """A run that was stopped after its first checkpoints, with something changed."""
+
+    def make(bad: Path, good: Path) -> None:
+        run = bad / "run"
+        (run / "checkpoint").mkdir(parents=True)
+        for name in NEEDED:
+            shutil.copy(good / "run" / name, run)
+        shutil.copytree(good / "run" / "checkpoint" / "adapt", run / "checkpoint" / "adapt")
+        change(run)
+
+    return make
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    return sorted((run / "checkpoint" / "adapt").iterdir())
+
+
+def _each(change: Callable[[Path], object]) -> Make:
+    return stopped(lambda run: [change(folder) for folder in _checkpoints(run)])
+
+
+def _each_record(**values: Any) -> Make:
+    """Checkpoints whose record was changed by somebody who knows the format."""
+
+    def change(folder: Path) -> None:
+        file = folder / "state.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+        sign(folder)
+
+    return _each(change)
+
+
+def _other_tensors(folder: Path) -> None:
+    tensors = load_file(folder / "state.safetensors")
+    save_file({name: tensor.double() for name, tensor in tensors.items()}, folder / "state.safetensors")
+    sign(folder)
+
+
+def sign(folder: Path) -> None:
+    """Make the manifest fit the files again."""
+    blobs = {name: (folder / name).read_bytes() for name in RECORDS[1:]}
+    files = {name: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for name, b in blobs.items()}
+    (folder / "manifest.json").write_text(json.dumps({"files": files}))
+
+
+def _edit_config(old: str, new: str) -> Make:
+    def change(run: Path) -> None:
+        file = run / "config.toml"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+    return stopped(change)
+
+
+def adapter(**values: Any) -> Make:
+    """A copy of the adapter with other values in its configuration; None takes one away."""
+
+    def make(bad: Path, good: Path) -> None:
+        shutil.copytree(good / "run" / "adapter", bad / "adapter")
+        file = bad / "adapter" / "adapter_config.json"
+        changed = json.loads(file.read_text()) | values
+        file.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}))
+
+    return make
+
+
+def _adapter_file(name: str, content: bytes | None) -> Make:
+    def make(bad: Path, good: Path) -> None:
+        shutil.copytree(good / "run" / "adapter", bad / "adapter")
+        (bad / "adapter" / name).unlink()
+        if content is not None:
+            (bad / "adapter" / name).write_bytes(content)
+
+    return make
+
+
+def _cut_adapter(bad: Path, good: Path) -> None:
+    shutil.copytree(good / "run" / "adapter", bad / "adapter")
+    os.truncate(bad / "adapter" / "adapter_model.safetensors", 1000)
+
+
+def model(**properties: str | None) -> Make:
+    """The model file with other properties; None takes one away."""
+
+    def make(bad: Path, good: Path) -> None:
+        own = {
+            "classes": '["cat", "dog", "owl"]',
+            "model": '"ganin_lenet"',
+            "method": '"rpt"',
+            "input": INPUT,
+            **properties,
+        }
+        kept = {f"residapt.{name}": text for name, text in own.items() if text is not None}
+        save_file(load_file(good / "run" / "model.safetensors"), bad / "m.safetensors", kept)
+
+    return make
+
+
+def _cut_model(bad: Path, good: Path) -> None:
+    shutil.copy(good / "run" / "model.safetensors", bad / "m.safetensors")
+    os.truncate(bad / "m.safetensors", 100_000)
+
+
+INPUT = '{"size": 28, "channels": 1, "mean": [0.5], "std": [0.5]}'
+HUGE_INPUT = {"size": 20_000, "channels": 1, "mean": [0.5], "std": [0.5]}
+NO_LAYER = {"name": "conv1", "shape": [10**15, 10**15], "before": [1, 1], "ranks": [1, 1], "parameters": 4}
+
+MODELS = (
+    Case("run missing", "predict {bad}/none {good}/target", "does not exist"),
+    Case("run without configuration", RUN, "not a run directory", write("run/notes.txt", "")),
+    Case("run not finished", RUN, "has not finished", stopped(lambda run: None)),
+    Case("evaluation of no run", "eval {good}/source {good}/scored", "not a run directory"),
+    Case("report of no run", "report {good}/source", "not a run directory"),
+    Case("report of a broken configuration", "report {bad}/run", "TOML", write("run/config.toml", "= 1")),
+    Case("inspection of no run", "inspect {bad}/none", "none"),
+    Case("export of no run", "export {bad}/none -o {bad}/x.onnx", "does not exist"),
+    Case("model file of text", MODEL, "not a valid safetensors file", write("m.safetensors", "hello")),
+    Case("model file cut short", MODEL, "not a valid safetensors file", _cut_model),
+    Case(
+        "model file of somebody else",
+        MODEL,
+        "residapt did not write it",
+        model(classes=None, model=None, method=None, input=None),
+    ),
+    Case("model file without classes", MODEL, "classes", model(classes=None)),
+    Case("model file with broken properties", MODEL, "metadata of", model(classes="[")),
+    Case("model file with a class twice", MODEL, "'cat' stands there twice", model(classes='["cat", "cat", "owl"]')),
+    Case("model file of more classes", MODEL, "does not fit its own spec", model(classes='["a", "b", "c", "d"]')),
+    Case("model file of an unknown network", MODEL, "'lenett' is unknown", model(model='"lenett"')),
+    Case("model file that names code", MODEL, "names code as its network, 'os:system'", model(model='"os:system"')),
+    Case("model file of another network", MODEL, "does not fit", model(model='"dtn"')),
+    Case("model file that reads huge images", MODEL, "image_size=20000 takes", model(input=json.dumps(HUGE_INPUT))),
+    Case("model file with a huge bottleneck", MODEL, "bottleneck", model(bottleneck="900000000000")),
+    Case(
+        "model file with odd resizing",
+        MODEL,
+        "interpolation",
+        model(input=INPUT.replace("}", ', "interpolation": "magic"}')),
+    ),
+)
+
+ADAPTERS = (
+    Case("no JSON", ADAPTER, "cannot be read as JSON", _adapter_file("adapter_config.json", b"{")),
+    Case("a list", ADAPTER, "not of a residapt adapter", _adapter_file("adapter_config.json", b"[]")),
+    Case("of another program", ADAPTER, "not of a residapt adapter", adapter(format="peft")),
+    Case("of a later version", ADAPTER, "format version 2", adapter(format_version=2)),
+    Case("weights missing", ADAPTER, "cannot be read", _adapter_file("adapter_model.safetensors", None)),
+    Case("weights changed", ADAPTER, "is damaged", _adapter_file("adapter_model.safetensors", b"hello")),
+    Case("weights cut short", ADAPTER, "is damaged", _cut_adapter),
+    Case("unknown key", ADAPTER, "no setting 'pickle'", adapter(pickle="x")),
+    Case("layers of wrong type", ADAPTER, "layers = 'all' cannot be used", adapter(layers="all")),
+    Case("layers missing", ADAPTER, "'layers' is missing", adapter(layers=None)),
+    Case("no layers", ADAPTER, "list of layers does not follow", adapter(layers=[])),
+    Case("layers beyond memory", ADAPTER, "layers.0.shape.0 = 1000000000000000 cannot", adapter(layers=[NO_LAYER])),
+    Case("no tensors", ADAPTER, "not in the base", adapter(tensors={})),
+    Case("huge input", ADAPTER, "image_size=20000 takes", adapter(input=HUGE_INPUT)),
+    Case("nonlinearity of its own", ADAPTER, "nonlinearity", adapter(transform={"nonlinearity": "os.system"})),
+    Case("network not named", ADAPTER, "does not name its network", adapter(model=None)),
+    Case("network that is code", ADAPTER, "names code as its network, 'os:system'", adapter(model="os:system")),
+    Case("inspected", "inspect {bad}/adapter", "format version 2", adapter(format_version=2)),
+)
+
+CHECKPOINTS = (
+    Case("no run", "adapt --resume {bad}/none", "not a run directory"),
+    Case("no configuration", RESUME, "not a run directory", stopped(lambda run: (run / "config.toml").unlink())),
+    Case("another model", RESUME + " -m dtn", "would make another run", stopped(lambda run: None)),
+    Case("broken configuration", RESUME, "no setting 'sed'", _edit_config("seed = 0\nd", "sed = 0\nd")),
+    Case(
+        "network that is code",
+        RESUME,
+        "names code as its network, 'os:system'",
+        _edit_config('spec = "ganin_lenet"', 'spec = "os:system"'),
+    ),
+    Case("data that vanished", RESUME, "does not exist", _edit_config("/target", "/gone")),
+    Case("summary broken", RESUME, "cannot be read", stopped(lambda run: (run / "summary.json").write_text("{"))),
+    Case("summary a list", RESUME, "summary.json", stopped(lambda run: (run / "summary.json").write_text("[1]"))),
+    Case(
+        "source network damaged",
+        RESUME,
+        "source.safetensors",
+        stopped(lambda run: os.truncate(run / "source.safetensors", 3000)),
+    ),
+    Case("manifests missing", RESUME, "manifest.json' cannot be read", _each(lambda f: (f / RECORDS[0]).unlink())),
+    Case("manifests a list", RESUME, "manifest.json", _each(lambda f: (f / RECORDS[0]).write_text("[1]"))),
+    Case(
+        "manifests of other files",
+        RESUME,
+        "does not list the files",
+        _each(lambda f: (f / RECORDS[0]).write_text('{"files": {}}')),
+    ),
+    Case("tensors cut short", RESUME, "bytes instead of", _each(lambda f: os.truncate(f / RECORDS[2], 500))),
+    Case("records changed", RESUME, "is damaged", _each(lambda f: (f / RECORDS[1]).write_text("{}"))),
+    Case("records of another program", RESUME, "format", _each_record(format="lightning")),
+    Case("records of another method", RESUME, "of method 'dann'", _each_record(method="dann")),
+    Case("records of a negative step", RESUME, "step = -1", _each_record(step=-1)),
+    Case("records of another step", RESUME, "not what its folder is called", _each_record(step=10**30)),
+    Case(
+        "optimiser of other parameters",
+        RESUME,
+        "no parameter of this method",
+        _each_record(optimizer={"nobody": {"step": 1}}),
+    ),
+    Case("callbacks of wrong type", RESUME, "callbacks", _each_record(callbacks={"Notes": 3})),
+    Case("callbacks without values", RESUME, "record of the run", _each_record(callbacks={"Notes": {}})),
+    Case("tensors of another type", RESUME, "does not fit", _each(_other_tensors)),
+)
