@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.models.lenet import LeNet
+from support.digit_folders import digit_folders
 
 settings.register_profile("residapt", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("residapt")
@@ -196,3 +198,9 @@ def pairs() -> Callable[..., DomainPair]:
         return DomainPair(source, target, Labelled(images(few, 0.5), labels[:few]) if few else None)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders ``printed``, ``written`` and ``scored``; do not change them."""
+    return digit_folders(tmp_path_factory.mktemp("digits"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TwoStream", "__version__", "adapt", "load", "methods"]
 
-_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.streams", "adapt": "residapt.run"}
+_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.storage", "adapt": "residapt.run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,13 +8,7 @@ import pytest
 from PIL import Image
 
 from support.cli import invoke
-from support.digit_folders import QUICK, Run, digit_folders
-
-
-@pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders ``printed``, ``written`` and ``scored``; do not change them."""
-    return digit_folders(tmp_path_factory.mktemp("digits"))
+from support.digit_folders import QUICK, Run
 
 
 @pytest.fixture(scope="session")

@@ -90,8 +90,8 @@ def test_a_study_whose_process_was_killed_goes_on(whole: Study, tmp_path: Path) 
     """kill -9 within the second trial: it is marked, done again, and all ends as if nothing had been."""
     place = tmp_path / "study"
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parents[1] / "small_study.py"), str(place)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "support.small_study", str(place)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         while not (tmp_path / "hanging").exists():

@@ -10,6 +10,7 @@ from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, TwoStreamConfig, build_method
 from residapt.models import LeNet
 from residapt_bench.digits.layer_choice import choose_layers, layer_combinations, stream_mmd
+from support.tiny_networks import TinyMLP, mlp_batch
 
 
 def test_lenet_has_sixteen_combinations_from_none_to_all():
@@ -19,10 +20,10 @@ def test_lenet_has_sixteen_combinations_from_none_to_all():
     assert found[-1] == ("conv1", "conv2", "full3", "full4")
 
 
-def test_every_combination_is_a_setting(make_mlp, make_mlp_batch):
-    for layers in layer_combinations(make_mlp()):
+def test_every_combination_is_a_setting():
+    for layers in layer_combinations(TinyMLP()):
         config = MethodConfig(two_stream=TwoStreamConfig(layers=layers))
-        method = build_method("two_stream", make_mlp(), config, example=make_mlp_batch().source)
+        method = build_method("two_stream", TinyMLP(), config, example=mlp_batch().source)
         assert set(method.two.separate_layers) == set(layers)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError, ModelError
@@ -32,19 +31,9 @@ from residapt_bench.office31.published import PUBLISHED_OFFICE
 from residapt_bench.office31.table import office_markdown, office_rows
 from residapt_bench.resumable import pending
 
-
-class Tiny(nn.Module):
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.ReLU())
-        self.block = nn.Sequential(nn.Conv2d(4, 4, 5, padding=2, groups=4), nn.BatchNorm2d(4), nn.ReLU())
-        self.classifier = nn.Linear(4, num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.block(self.stem(x)).mean((2, 3)))
-
-
-NETWORK = OfficeNetwork(arch="test_office31:Tiny", weights=None, image_size=32, freeze="stem", views=4, bottleneck=6)
+NETWORK = OfficeNetwork(
+    arch="bench_support.tiny_office:Tiny", weights=None, image_size=32, freeze="stem", views=4, bottleneck=6
+)
 
 
 @pytest.fixture(scope="module")
