@@ -67,4 +67,4 @@ def hang_in_second_trial() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     hang_in_second_trial()
-    tune(small_request(Path(sys.argv[1])), study_config(4))
+    tune(small_request(Path(sys.argv[1])), study_config(3))
