@@ -6,8 +6,9 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import torch
@@ -20,7 +21,7 @@ from residapt.streams.frozen import frozen_modules, frozen_names
 from residapt.streams.linear import FactoredWeight
 from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
-from residapt.streams.pair import Before, Pair, pair_part
+from residapt.streams.pair import Before, Pair, StreamsDiffer, cannot_pair, pair_part
 from residapt.streams.rebuilt import DeferredWeight, WeightRecipe
 from residapt.streams.recompute import CheckpointWatch, checkpointed_blocks, find_blocks, refuse_own_checkpointing
 from residapt.transform import (
@@ -37,6 +38,8 @@ from residapt.transform import (
 
 Stream = Literal["source", "target"]
 Residuals = Mapping[str, Residual | VectorResidual]
+
+_log = logging.getLogger(__name__)
 
 
 class TwoStream(nn.Module):
@@ -62,8 +65,8 @@ class TwoStream(nn.Module):
             }
         )
         self.statistics = TargetStatistics(model, self.config.norm, self.frozen)
-        self._one_by_one: bool | None = None
-        """Whether the network needs a call for each stream; None before the first attempt at less."""
+        self.paired: bool | None = None
+        """Whether one call of the network serves both streams in training; None before the first, which finds out."""
         self.average: StreamAverage | None = None
         """Averaged weights, which take the place of the present ones outside of training; see :meth:`at_rest`."""
         self.checkpointing: tuple[str, ...] = ()
@@ -208,18 +211,53 @@ class TwoStream(nn.Module):
         if not residuals and not coupled:
             return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
         # Shared statistics are updated by one stream after the other.
-        by_pairs = residuals and self._trains and not self._one_by_one and not self.checkpointing
+        by_pairs = residuals and self._trains and self.paired is not False and not self.checkpointing
         if by_pairs and not (coupled and self.config.norm == "shared"):
-            before = Before(self.model, self.statistics)
-            with suppress(Exception):  # whatever it was, it comes again below unless the pairs are to blame
-                outputs = self._both_at_once(source, target, residuals, inner)
-                if self._one_by_one is False or not before.pairs_remain():
-                    self._one_by_one = False
-                    return outputs
-            before.restore()
-            self._one_by_one = True
+            attempt = self._probe_pairs if self.paired is None else self._pairs_or_none
+            outputs = attempt(source, target, residuals, inner)
+            if outputs is not None:
+                return outputs
         first = self.outputs(source, stream="source", inner=inner)
         return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
+
+    def _probe_pairs(
+        self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
+    ) -> tuple[Outputs, Outputs] | None:
+        """The first paired pass; None, with everything as it was before, where the network does not allow it."""
+        before = Before(self.model, self.statistics, others=residuals.values())
+        try:
+            outputs = self._both_at_once(source, target, residuals, inner)
+            reason = "it keeps values of a forward pass" if before.pairs_remain() else None
+        except Exception as error:
+            if not cannot_pair(error):
+                raise
+            reason = str(error) or type(error).__name__
+        self.paired = reason is None
+        if reason is None:
+            return outputs
+        before.restore()
+        _log.warning(
+            "%s is called once for each stream, which takes longer than one call for both: %s.",
+            type(self.model).__name__,
+            reason.rstrip("."),
+        )
+        return None
+
+    def _pairs_or_none(
+        self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
+    ) -> tuple[Outputs, Outputs] | None:
+        """A later paired pass; None where a branch that depends on values parts the streams for the first time."""
+        try:
+            return self._both_at_once(source, target, residuals, inner)
+        except StreamsDiffer as error:
+            self.paired = False
+            _log.warning(
+                "%s is called once for each stream from now on: %s. Running statistics of layers before that point "
+                "have counted this batch twice.",
+                type(self.model).__name__,
+                error,
+            )
+            return None
 
     def _both_at_once(
         self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]

@@ -133,6 +133,7 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
         optimizer=numbers,
         scaler=trainer.engine.scaler.state_dict(),
         callbacks={owner: state.values for owner, state in states.items()},
+        paired=method.two.paired,
     )
     return record, tensors
 
@@ -150,6 +151,7 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
     load_optimizer(trainer.method, trainer.optimizer, parts["optimizer"], record.optimizer)
     if record.scaler and trainer.engine.scaler.is_enabled():
         trainer.engine.scaler.load_state_dict(record.scaler)
+    trainer.method.two.paired = record.paired
     trainer.callback_states = _callback_states(record.callbacks, parts["callback"])
     trainer.pending += _changes(record.train, trainer.config.model_dump(mode="json"))
 
