@@ -32,6 +32,7 @@ from residapt.transform import (
     TransformConfig,
     VectorResidual,
     build_transform,
+    in_calling_order,
     initialise,
     select_layers,
 )
@@ -45,10 +46,18 @@ _log = logging.getLogger(__name__)
 class TwoStream(nn.Module):
     """Any network with a source and a target stream; ``two(x, stream="target")`` gives the target's logits.
 
-    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``.
+    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``. With ``example``, a small batch of
+    input, the order in which layers are called decides which of them feed ``features``, not that of registration.
     """
 
-    def __init__(self, model: nn.Module, config: TransformConfig | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TransformConfig | None = None,
+        *,
+        example: Tensor | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__()
         if config is not None and settings:
             raise ConfigError(f"TwoStream: give either config or settings, got both (settings {sorted(settings)}).")
@@ -56,7 +65,7 @@ class TwoStream(nn.Module):
         self.model = model
         self.frozen = frozen_names(model, self.config.freeze)
         """Modules that stay as they are in both streams, their batch-norm statistics included."""
-        self.layers = {layer.name: layer for layer in self._select(model)}
+        self.layers = {layer.name: layer for layer in self._select(model, example)}
         parameters = dict(model.named_parameters())
         self.transforms = nn.ModuleDict(
             {
@@ -75,9 +84,11 @@ class TwoStream(nn.Module):
         self._freeze(parameters=True)
         self.reset_transforms()
 
-    def _select(self, model: nn.Module) -> list[LayerMatrix]:
+    def _select(self, model: nn.Module, example: Tensor | None) -> list[LayerMatrix]:
         if not self.config.include:
             return []
+        if example is not None:
+            self.config = in_calling_order(model, self.config, example)
         return select_layers(model, self.config)
 
     def _freeze(self, *, parameters: bool = False) -> None:

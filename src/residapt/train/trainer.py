@@ -50,11 +50,12 @@ class Trainer:
             world=self.engine.world,
             few=config.few_batch,
         )
-        method.meet(pair, self._check_labels(pair))
+        example = self.batches.batch(0).to(self.engine.device, self.format)
+        method.meet(pair, self._check_labels(pair, example))
         split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.two.checkpoint_blocks()
-        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
+        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model, example.source[:2])
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
         self.pending: list[str] = []
@@ -64,14 +65,13 @@ class Trainer:
         self._signal: int | None = None
         self.engine.synchronise(method)
 
-    def _check_labels(self, pair: DomainPair) -> int:
+    def _check_labels(self, pair: DomainPair, example: Batch) -> int:
         """Refuse class indices that the network has no output for: later they would be an error without a place.
 
         Gives the number of classes.
         """
-        first = self.batches.batch(0).to(self.engine.device, self.format)
         with evaluating(self.method):
-            classes = self.method.predict(first.source[:2], "source").shape[1]
+            classes = self.method.predict(example.source[:2], "source").shape[1]
         pair.source.check_classes(classes, "source")
         if pair.few is not None:
             pair.few.check_classes(classes, "labelled target")
