@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 
+from residapt.losses.gather import sum_processes
+
 Confusion = Literal["flip", "reversal", "uniform"]
 
 
@@ -102,6 +104,41 @@ def frozen(module: nn.Module) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
+
+
+def bounded(loss: Tensor, own: Tensor, limit: float) -> Tensor:
+    r"""``loss`` without its gradient where the domain classifier's ``own`` loss is above ``limit``.
+
+    At :math:`\log 2` the classifier only guesses, and the domains are confused. Pulling further gains nothing for the
+    network and teaches the classifier's mistakes: with gradient reversal it is a maximisation that nothing stops.
+    """
+    return torch.where(own.detach() > limit, loss.detach(), loss)
+
+
+def unit_scale(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both divided by the root mean square of all their entries, which is a constant for the gradient.
+
+    What the domain classifier reads then has one scale, however far the features (logits above all) grow in training.
+    """
+    total = torch.stack([x.detach().float().square().sum() for x in (source, target)]).sum()
+    sums = sum_processes(torch.stack([total, total.new_tensor(float(source.numel() + target.numel()))]))
+    scale = (sums[0] / sums[1]).sqrt().clamp_min(1e-12)
+    return source / scale.to(source.dtype), target / scale.to(target.dtype)
+
+
+def per_sample(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Layer norm without learned scale."""
+    return functional.layer_norm(source, source.shape[1:]), functional.layer_norm(target, target.shape[1:])
+
+
+def gradient_penalty(classifier: nn.Module, source: Tensor, target: Tensor) -> Tensor:
+    r""":math:`E\,\|\nabla_f D(f)\|^2` of the logit D over both domains' features, for the classifier's own loss.
+
+    The network's gradient passes through the classifier, so this bounds how hard the network can be pulled.
+    """
+    features = torch.cat([source, target]).detach().requires_grad_(True)
+    (slope,) = torch.autograd.grad(classifier(features).sum(), features, create_graph=True)
+    return slope.square().sum(dim=1).mean()
 
 
 @torch.no_grad()

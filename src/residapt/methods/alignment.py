@@ -46,7 +46,7 @@ class Alignment(AdaptingMethod):
 
     def discrepancy_weight(self, progress: float) -> float:
         """Weight of the discrepancy in the network's loss at training progress p."""
-        return self.config.discrepancy.weight_at(progress)
+        return self.pull * self.config.discrepancy.weight_at(progress)
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         """Further terms of a method: weight and value by name."""

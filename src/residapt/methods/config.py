@@ -62,6 +62,12 @@ class DiscrepancyConfig(RampedConfig):
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout in the domain classifier."""
+    normalise: Literal["none", "scale", "sample"] = "none"
+    """N"""
+    bound: float | None = Field(None, gt=0)
+    """B"""
+    penalty: float = Field(0.0, ge=0)
+    """P"""
     steps: int = Field(1, ge=1)
     """Steps of the domain classifier for each step of the network, all on the same batch."""
     seed: Seed = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,13 +14,17 @@ from residapt.losses.adversarial import (
     Confusion,
     DomainClassifier,
     DomainLogits,
+    bounded,
     domain_accuracy,
     domain_logits,
     domain_loss,
     flipped_loss,
     frozen,
+    gradient_penalty,
+    per_sample,
     reverse_gradient,
     uniform_loss,
+    unit_scale,
 )
 from residapt.streams import Outputs
 
@@ -76,9 +81,13 @@ class Adversarial(Discrepancy):
         seed: int,
         layer: str | None = None,
         steps: int = 1,
+        normalise: str = "none",
+        bound: float | None = None,
+        penalty: float = 0.0,
     ) -> None:
         super().__init__(layer)
         self.confusion, self.steps = confusion, steps
+        self.normalise, self.bound, self.penalty = normalise, bound, penalty
         self._kept: tuple[Tensor, Tensor, DomainLogits | None] | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -87,6 +96,24 @@ class Adversarial(Discrepancy):
     def inputs(self, outputs: Outputs) -> Tensor:
         """What the domain classifier reads."""
         return self.features(outputs)
+
+    def both_inputs(self, source: Outputs, target: Outputs) -> tuple[Tensor, Tensor]:
+        """What it reads of both domains, on the scale that was asked for."""
+        f_s, f_t = self.inputs(source), self.inputs(target)
+        if self.normalise == "none":
+            return f_s, f_t
+        return (unit_scale if self.normalise == "scale" else per_sample)(f_s, f_t)
+
+    def own_loss(self, logits: DomainLogits, f_s: Tensor, f_t: Tensor, weights: DomainLogits | None) -> Tensor:
+        """What the domain classifier minimises."""
+        loss = domain_loss(logits, weights)
+        if self.penalty > 0:
+            loss = loss + self.penalty * gradient_penalty(self.classifier, f_s, f_t)
+        return loss
+
+    def held(self, loss: Tensor, own: Tensor) -> Tensor:
+        """The network's loss, without its gradient where the domain classifier is beaten already."""
+        return loss if self.bound is None else bounded(loss, own, self.bound * math.log(2.0))
 
     def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
         """Weights of the samples in both losses: those of the prior for the source, 1 for the target."""
@@ -102,11 +129,11 @@ class Adversarial(Discrepancy):
         kept, self._kept = self._kept, None
         if kept is not None:
             for _ in range(self.steps - 1):
-                yield domain_loss(domain_logits(self.classifier, kept[0], kept[1]), kept[2])
+                yield self.own_loss(domain_logits(self.classifier, kept[0], kept[1]), *kept)
 
     def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
         """Losses of the network and of the domain classifier."""
-        f_s, f_t, weights = self.inputs(source), self.inputs(target), self.weights(source, target, prior)
+        (f_s, f_t), weights = self.both_inputs(source, target), self.weights(source, target, prior)
         self.keep(f_s, f_t, weights)
         if self.confusion == "reversal":
             logits = domain_logits(self.classifier, f_s.detach(), f_t.detach())
@@ -118,4 +145,6 @@ class Adversarial(Discrepancy):
             with frozen(self.classifier):
                 confused = domain_logits(self.classifier, f_s, f_t)
             network = (flipped_loss if self.confusion == "flip" else uniform_loss)(confused, weights)
-        return DiscrepancyLosses(network, domain_loss(logits, weights), {"domain_accuracy": domain_accuracy(logits)})
+        network = self.held(network, domain_loss(logits, weights))
+        own = self.own_loss(logits, f_s, f_t, weights)
+        return DiscrepancyLosses(network, own, {"domain_accuracy": domain_accuracy(logits)})

@@ -45,9 +45,11 @@ def build_optimizer(
     return kind(named, lr=config.network.lr, betas=(config.beta1, config.beta2), fused=True)
 
 
-def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float) -> None:
-    """Learning rates of this step, from the configuration alone."""
-    factor = decay(config.decay, progress)
+def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float, gentler: float = 1.0) -> None:
+    """Learning rates of this step, from the configuration and a factor for all of them."""
+    factor = gentler * decay(config.decay, progress)
+    if config.warmup:
+        factor *= min(1.0, (1 + round(progress * config.steps)) / config.warmup)
     for group in optimizer.param_groups:
         group["lr"] = _rate(config, group["name"]) * factor
 

@@ -42,6 +42,9 @@ def build_discrepancy(
             seed=config.seed,
             layer=layer,
             steps=config.steps,
+            normalise=config.normalise,
+            bound=config.bound,
+            penalty=config.penalty,
         )
     return made.to(features)
 

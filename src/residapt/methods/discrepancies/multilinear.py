@@ -40,6 +40,9 @@ class Joined(Adversarial):
             seed=config.seed,
             layer=layer,
             steps=config.steps,
+            normalise=config.normalise,
+            bound=config.bound,
+            penalty=config.penalty,
         )
         self.random_map: nn.Module | None = random_map
         self.probabilities, self.detach, self.entropy = probabilities, detach, entropy
