@@ -126,21 +126,6 @@ def unit_scale(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return source / scale.to(source.dtype), target / scale.to(target.dtype)
 
 
-def per_sample(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Layer norm without learned scale."""
-    return functional.layer_norm(source, source.shape[1:]), functional.layer_norm(target, target.shape[1:])
-
-
-def gradient_penalty(classifier: nn.Module, source: Tensor, target: Tensor) -> Tensor:
-    r""":math:`E\,\|\nabla_f D(f)\|^2` of the logit D over both domains' features, for the classifier's own loss.
-
-    The network's gradient passes through the classifier, so this bounds how hard the network can be pulled.
-    """
-    features = torch.cat([source, target]).detach().requires_grad_(True)
-    (slope,) = torch.autograd.grad(classifier(features).sum(), features, create_graph=True)
-    return slope.square().sum(dim=1).mean()
-
-
 @torch.no_grad()
 def domain_accuracy(logits: DomainLogits) -> Tensor:
     """Share of samples whose domain is recognised; 0.5 means confused, 1 means fully separable."""

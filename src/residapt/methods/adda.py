@@ -73,8 +73,8 @@ class ADDA(AdaptingMethod):
         with frozen(classifier):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
-        mapping = self.adversary.held(0.5 * as_source, domain_loss(logits, weights))
-        own = self.adversary.own_loss(logits, f_s, f_t, weights)
+        own = domain_loss(logits, weights)
+        mapping = self.adversary.held(0.5 * as_source, own)
         return DiscrepancyLosses(mapping, own, {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:

@@ -20,8 +20,6 @@ from residapt.losses.adversarial import (
     domain_loss,
     flipped_loss,
     frozen,
-    gradient_penalty,
-    per_sample,
     reverse_gradient,
     uniform_loss,
     unit_scale,
@@ -81,13 +79,12 @@ class Adversarial(Discrepancy):
         seed: int,
         layer: str | None = None,
         steps: int = 1,
-        normalise: str = "none",
+        normalise: bool = False,
         bound: float | None = None,
-        penalty: float = 0.0,
     ) -> None:
         super().__init__(layer)
         self.confusion, self.steps = confusion, steps
-        self.normalise, self.bound, self.penalty = normalise, bound, penalty
+        self.normalise, self.bound = normalise, bound
         self._kept: tuple[Tensor, Tensor, DomainLogits | None] | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -98,18 +95,9 @@ class Adversarial(Discrepancy):
         return self.features(outputs)
 
     def both_inputs(self, source: Outputs, target: Outputs) -> tuple[Tensor, Tensor]:
-        """What it reads of both domains, on the scale that was asked for."""
+        """What it reads of both domains, brought to one scale where that is asked for."""
         f_s, f_t = self.inputs(source), self.inputs(target)
-        if self.normalise == "none":
-            return f_s, f_t
-        return (unit_scale if self.normalise == "scale" else per_sample)(f_s, f_t)
-
-    def own_loss(self, logits: DomainLogits, f_s: Tensor, f_t: Tensor, weights: DomainLogits | None) -> Tensor:
-        """What the domain classifier minimises."""
-        loss = domain_loss(logits, weights)
-        if self.penalty > 0:
-            loss = loss + self.penalty * gradient_penalty(self.classifier, f_s, f_t)
-        return loss
+        return unit_scale(f_s, f_t) if self.normalise else (f_s, f_t)
 
     def held(self, loss: Tensor, own: Tensor) -> Tensor:
         """The network's loss, without its gradient where the domain classifier is beaten already."""
@@ -129,7 +117,7 @@ class Adversarial(Discrepancy):
         kept, self._kept = self._kept, None
         if kept is not None:
             for _ in range(self.steps - 1):
-                yield self.own_loss(domain_logits(self.classifier, kept[0], kept[1]), *kept)
+                yield domain_loss(domain_logits(self.classifier, kept[0], kept[1]), kept[2])
 
     def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
         """Losses of the network and of the domain classifier."""
@@ -145,6 +133,6 @@ class Adversarial(Discrepancy):
             with frozen(self.classifier):
                 confused = domain_logits(self.classifier, f_s, f_t)
             network = (flipped_loss if self.confusion == "flip" else uniform_loss)(confused, weights)
-        network = self.held(network, domain_loss(logits, weights))
-        own = self.own_loss(logits, f_s, f_t, weights)
+        own = domain_loss(logits, weights)
+        network = self.held(network, own)
         return DiscrepancyLosses(network, own, {"domain_accuracy": domain_accuracy(logits)})

@@ -49,8 +49,8 @@ class TrainConfig(Settings):
     """The domain classifier and other helpers that are thrown away after training."""
     decay: Decay = "constant"
     """Learning rate over time."""
-    warmup: int = Field(0, ge=0)
-    """Steps over which all learning rates rise to their values."""
+    warmup: float = Field(0.0, ge=0, lt=1)
+    """Share of the training over which all learning rates rise from 0 to their values."""
     clip: float | None = Field(None, gt=0)
     """Largest gradient norm; None leaves gradients alone."""
     recover: int = Field(3, ge=0)

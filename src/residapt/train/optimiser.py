@@ -48,8 +48,8 @@ def build_optimizer(
 def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float, gentler: float = 1.0) -> None:
     """Learning rates of this step, from the configuration and a factor for all of them."""
     factor = gentler * decay(config.decay, progress)
-    if config.warmup:
-        factor *= min(1.0, (1 + round(progress * config.steps)) / config.warmup)
+    if config.warmup > 0:
+        factor *= min(1.0, progress / config.warmup)
     for group in optimizer.param_groups:
         group["lr"] = _rate(config, group["name"]) * factor
 

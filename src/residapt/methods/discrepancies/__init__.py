@@ -44,7 +44,6 @@ def build_discrepancy(
             steps=config.steps,
             normalise=config.normalise,
             bound=config.bound,
-            penalty=config.penalty,
         )
     return made.to(features)
 

@@ -42,7 +42,6 @@ class Joined(Adversarial):
             steps=config.steps,
             normalise=config.normalise,
             bound=config.bound,
-            penalty=config.penalty,
         )
         self.random_map: nn.Module | None = random_map
         self.probabilities, self.detach, self.entropy = probabilities, detach, entropy
