@@ -11,7 +11,15 @@ from residapt.bench.plan import Plan
 from residapt.methods import MethodConfig
 from residapt.train import TrainConfig
 
-PRIOR = {"kind": "estimated", "warmup": 0, "every": 1, "smoothing": 0, "max_condition": 1e12, "min_ess": 0}
+PRIOR = {
+    "kind": "estimated",
+    "cautious": False,
+    "warmup": 0,
+    "every": 1,
+    "smoothing": 0,
+    "max_condition": 1e12,
+    "min_ess": 0,
+}
 
 
 def plan_with(search: dict[str, float]) -> Plan:
