@@ -100,7 +100,7 @@ class Alignment(AdaptingMethod):
         for name in self.two.layers:
             transform = self.two.transform(name)
             if isinstance(transform, ResidualTransform) and transform.alive:
-                items.append(grouped_core(transform, *self.two.source_tensors(name)))
+                items.append(grouped_core(transform, *self.two.source_tensors(name), self.two.start_size(name)))
         return rank_penalty(items, self.config.rank.group_weights)
 
     def further_losses(self) -> Iterator[Tensor]:

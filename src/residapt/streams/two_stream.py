@@ -35,6 +35,7 @@ from residapt.transform import (
     in_calling_order,
     initialise,
     select_layers,
+    start_ranks,
 )
 
 Stream = Literal["source", "target"]
@@ -144,6 +145,12 @@ class TwoStream(nn.Module):
     def ranks(self) -> dict[str, tuple[int, int]]:
         """(l, r) of each transformed layer."""
         return {name: self.transform(name).ranks for name in self.layers}
+
+    def start_size(self, name: str) -> float:
+        """Size of the entries of a layer's T at the start: its columns have the norm ``column_norm`` then."""
+        outputs, inputs = self.source_tensors(name)[0].shape
+        left, _ = start_ranks(self.layers[name], outputs, inputs, self.config)
+        return float(self.config.column_norm / max(left, 1) ** 0.5)
 
     def at_rest(self) -> TwoStream:
         """What predicts outside of training, is merged and saved: the averaged weights if there are, or these."""

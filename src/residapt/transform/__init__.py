@@ -2,7 +2,7 @@
 
 from residapt.transform.config import TransformConfig
 from residapt.transform.initial import Start, Transform, initialise
-from residapt.transform.layers import build_transform, in_calling_order, select_layers
+from residapt.transform.layers import build_transform, in_calling_order, select_layers, start_ranks
 from residapt.transform.matrix import LayerMatrix, find_layers
 from residapt.transform.residual import Residual, ResidualTransform
 from residapt.transform.vector import VectorResidual, VectorTransform
@@ -21,4 +21,5 @@ __all__ = [
     "in_calling_order",
     "initialise",
     "select_layers",
+    "start_ranks",
 ]
