@@ -6,6 +6,7 @@ rank selection prunes, and a wrapper's buckets would not follow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
@@ -83,15 +84,22 @@ class Engine:
         """Gradients of this process's loss."""
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def update(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """One optimiser step with the gradients of all processes; fp16 leaves it out after an overflow."""
+    def update(self, optimizer: Optimizer, clip: float | None = None) -> float | None:
+        """One optimiser step with the gradients of all processes; gives their norm before clipping.
+
+        Gradients that are not finite change nothing. In fp16 they are no more than an overflow, which the loss scale
+        follows, and there is no norm then.
+        """
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.average_gradients(parameters)
-        if clip is not None:
+        scaled = self.scaler.is_enabled()
+        if scaled:
             self.scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(parameters, clip)
-        self.scaler.step(optimizer)
-        self.scaler.update()
+        norm = float(nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip))
+        if scaled or math.isfinite(norm):
+            self.scaler.step(optimizer)
+            self.scaler.update()
+        return None if scaled and not math.isfinite(norm) else norm
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Average gradients over all processes, in one message per dtype.

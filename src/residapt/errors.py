@@ -32,3 +32,13 @@ class Interrupted(ResidaptError):  # noqa: N818  (the user wanted it: it is no e
         """Steps that were completed."""
         self.signal = signal
         """Number of the signal that asked for it; 2 is Ctrl-C."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there was not enough memory; torch is not imported for it."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"MemoryError", "OutOfMemoryError"}:
+        return True
+    # On the CPU torch has no class of its own for it.
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)

@@ -277,7 +277,7 @@ def test_a_signal_to_one_process_stops_both_and_both_resume(tmp_path: Path) -> N
 
 def test_a_nan_in_one_process_ends_both(tmp_path: Path) -> None:
     def work(rank: int) -> str:
-        made = tiny_trainer("rpt")
+        made = tiny_trainer("rpt", recover=0)
         real = made.batches.batch
 
         def batch(step: int, *, view: bool = False) -> Any:

@@ -13,7 +13,8 @@ from residapt.errors import ConfigError, ModelError
 from residapt.losses.moments import DSN_BANDWIDTHS
 from residapt.methods import DiscrepancyConfig, MultilinearConfig, build_method
 from residapt.methods.config import DiscrepancyName, MethodConfig
-from residapt.methods.discrepancy import Adversarial, Joined, build_discrepancy
+from residapt.methods.discrepancy import Joined, build_discrepancy
+from residapt.methods.discrepancy.base import Adversarial
 from residapt.methods.registry import shared_streams
 from residapt.streams import Outputs
 

@@ -12,7 +12,11 @@ from residapt.methods.rounds import Ended, Round, in_rounds, rounds
 from residapt.train import TrainConfig, Trainer
 from support.tiny_run import tiny_pair, tiny_trainer
 
-SEARCH = {"kind": "estimated", "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3}}
+SEARCH = {
+    "kind": "estimated",
+    "cautious": False,
+    "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3},
+}
 
 
 def first(**search: object) -> Round[MethodConfig]:

@@ -15,7 +15,8 @@ from support.resume import Die, Fall, assert_same_run, folders
 
 ROUNDS = (
     *("--recipe", "plus", "--force", "--select", "infomax", *QUICK),
-    *("--set", "prior.warmup=0", "--set", "prior.every=2", "--set", "prior.max_condition=1e9"),
+    *("--set", "prior.cautious=false", "--set", "prior.warmup=0", "--set", "prior.every=2"),
+    *("--set", "prior.max_condition=1e9"),
     *("--set", "prior.search.rounds=2", "--set", "prior.search.settled=1e-9"),
 )
 

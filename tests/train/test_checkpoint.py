@@ -303,8 +303,8 @@ def test_a_nan_ends_the_run_and_the_last_good_checkpoint_stays(tmp_path: Path) -
 
 
 def test_a_nan_loss_tells_how_to_go_on(tmp_path: Path) -> None:
-    trainer = tiny_trainer("rpt", [Checkpointer(tmp_path, 50)], network={"lr": 1e30}, clip=None)
-    with pytest.raises(TrainingError, match=r"the loss '.*' is (nan|inf|-inf).*checkpoint of step \d is complete"):
+    trainer = tiny_trainer("rpt", [Checkpointer(tmp_path, 3)], network={"lr": 1e30}, clip=None)
+    with pytest.raises(TrainingError, match=r"after 3 attempts.*checkpoint of step \d is complete"):
         trainer.run()
 
 

@@ -278,7 +278,7 @@ class Broken(Method):
 
 def test_a_loss_that_is_not_finite_is_named(nets: Callable[..., Any], pairs: Callable[..., Any]) -> None:
     method = Broken(TwoStream(nets("mlp").model))
-    trainer = Trainer(method, pairs((6,)), TrainConfig(steps=9, batch_size=4))
+    trainer = Trainer(method, pairs((6,)), TrainConfig(steps=9, batch_size=4, recover=0))
     with pytest.raises(TrainingError) as caught:
         trainer.run()
     for words in ("'bad' is nan", "step 3 of 9", "train.network.lr = 0.0002", "train.clip"):
@@ -287,7 +287,7 @@ def test_a_loss_that_is_not_finite_is_named(nets: Callable[..., Any], pairs: Cal
 
 def test_a_loss_that_explodes_is_named(trained: Callable[..., Any]) -> None:
     with pytest.raises(TrainingError, match=r"the loss '\w+' is (nan|inf) at step \d+ of 40.*Lower the learning rates"):
-        trained("source_only", steps=40, optimizer="sgd", network=GroupConfig(lr=1e308))
+        trained("source_only", steps=40, optimizer="sgd", network=GroupConfig(lr=1e308), recover=0)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_training_step_under_autocast_keeps_the_energy_exact_and_the_transform
     with bf16():
         losses = method.losses(batch, 0.5)
     losses.total.backward()
-    assert method.two._one_by_one is False, "the factored form is what this is about"
+    assert method.two.paired, "the factored form is what this is about"
     torch.testing.assert_close(losses.parts["stream"], plain.parts["stream"], rtol=1e-6, atol=0)
     torch.testing.assert_close(losses.parts["class"], plain.parts["class"], rtol=0.05, atol=0.02)
     for name, parameter in method.two.transforms.named_parameters():

@@ -10,7 +10,15 @@ from residapt.train import TrainConfig
 from residapt_bench.digits.execute import execute
 from residapt_bench.digits.plan import Plan
 
-PRIOR = {"kind": "estimated", "warmup": 0, "every": 1, "smoothing": 0, "max_condition": 1e12, "min_ess": 0}
+PRIOR = {
+    "kind": "estimated",
+    "cautious": False,
+    "warmup": 0,
+    "every": 1,
+    "smoothing": 0,
+    "max_condition": 1e12,
+    "min_ess": 0,
+}
 
 
 def plan_with(search: dict[str, float]) -> Plan:

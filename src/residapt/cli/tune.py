@@ -80,7 +80,7 @@ def tune(
     from residapt.parallel import make_engine
 
     pool = make_engine(engine, jobs=jobs, address=address)
-    from residapt.tune.store import StudyFolder, require_optuna  # imports torch, which takes seconds
+    from residapt.tune.store import StudyFolder, require_optuna
 
     require_optuna()
     settings = (

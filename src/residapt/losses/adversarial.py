@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 
+from residapt.losses.gather import sum_processes
+
 Confusion = Literal["flip", "reversal", "uniform"]
 
 
@@ -102,6 +104,26 @@ def frozen(module: nn.Module) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
+
+
+def bounded(loss: Tensor, own: Tensor, limit: float) -> Tensor:
+    r"""``loss`` without its gradient where the domain classifier's ``own`` loss is above ``limit``.
+
+    At :math:`\log 2` the classifier only guesses, and the domains are confused. Pulling further gains nothing for the
+    network and teaches the classifier's mistakes: with gradient reversal it is a maximisation that nothing stops.
+    """
+    return torch.where(own.detach() > limit, loss.detach(), loss)
+
+
+def unit_scale(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both divided by the root mean square of all their entries, which is a constant for the gradient.
+
+    What the domain classifier reads then has one scale, however far the features (logits above all) grow in training.
+    """
+    total = torch.stack([x.detach().float().square().sum() for x in (source, target)]).sum()
+    sums = sum_processes(torch.stack([total, total.new_tensor(float(source.numel() + target.numel()))]))
+    scale = (sums[0] / sums[1]).sqrt().clamp_min(1e-12)
+    return source / scale.to(source.dtype), target / scale.to(target.dtype)
 
 
 @torch.no_grad()

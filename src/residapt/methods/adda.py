@@ -53,7 +53,7 @@ class ADDA(AdaptingMethod):
         found = self._mapping(source, target, counts)
         assert found.own is not None
         parts = {"confusion": found.network, "domain": found.own}
-        weights = {"confusion": self.config.discrepancy.weight_at(progress)}
+        weights = {"confusion": self.pull * self.config.discrepancy.weight_at(progress)}
         if batch.few is not None and batch.few_labels is not None:
             parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
             weights["target_class"] = self.config.few_weight
@@ -66,11 +66,7 @@ class ADDA(AdaptingMethod):
         return self.adversary.further_losses()
 
     def _mapping(self, source: Outputs, target: Outputs, counts: Tensor | None) -> DiscrepancyLosses:
-        f_s, f_t, classifier = (
-            self.adversary.inputs(source),
-            self.adversary.inputs(target),
-            self.adversary.classifier,
-        )
+        (f_s, f_t), classifier = self.adversary.both_inputs(source, target), self.adversary.classifier
         weights = self.adversary.weights(source, target, counts)
         self.adversary.keep(f_s, f_t, weights)
         logits = domain_logits(classifier, f_s, f_t.detach())
@@ -78,7 +74,8 @@ class ADDA(AdaptingMethod):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
         own = domain_loss(logits, weights)
-        return DiscrepancyLosses(0.5 * as_source, own, {"domain_accuracy": domain_accuracy(logits)})
+        mapping = self.adversary.held(0.5 * as_source, own)
+        return DiscrepancyLosses(mapping, own, {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""

@@ -46,7 +46,7 @@ class Alignment(AdaptingMethod):
 
     def discrepancy_weight(self, progress: float) -> float:
         """Weight of the discrepancy in the network's loss at training progress p."""
-        return self.config.discrepancy.weight_at(progress)
+        return self.pull * self.config.discrepancy.weight_at(progress)
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         """Further terms of a method: weight and value by name."""
@@ -100,7 +100,7 @@ class Alignment(AdaptingMethod):
         for name in self.two.layers:
             transform = self.two.transform(name)
             if isinstance(transform, ResidualTransform) and transform.alive:
-                items.append(grouped_core(transform, *self.two.source_tensors(name)))
+                items.append(grouped_core(transform, *self.two.source_tensors(name), self.two.start_size(name)))
         return rank_penalty(items, self.config.rank.group_weights)
 
     def further_losses(self) -> Iterator[Tensor]:

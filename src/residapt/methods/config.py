@@ -62,6 +62,12 @@ class DiscrepancyConfig(RampedConfig):
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout in the domain classifier."""
+    normalise: bool = False
+    """Divide what the domain classifier reads by its root mean square over the batch of both domains, so that features
+    that grow in training (logits above all) stay readable."""
+    bound: float | None = Field(None, gt=0)
+    """The network is not pulled further where the domain classifier's loss is above this many times log 2, the loss of
+    guessing; None: it always is."""
     steps: int = Field(1, ge=1)
     """Steps of the domain classifier for each step of the network, all on the same batch."""
     seed: Seed = 0
@@ -139,6 +145,9 @@ class PriorConfig(Settings):
     say little about it."""
     floor: float = Field(0.1, ge=0, le=1)
     """Smallest estimated frequency, as a share of the flat one."""
+    cautious: bool = True
+    """Draw an estimate to where it started, as far as the distance may be its own error: by the numbers of samples, by
+    target predictions that are less sure than label shift explains, and by two estimates that disagree."""
     max_condition: float = Field(100.0, ge=1)
     """An estimate from a confusion matrix with a larger condition number is refused."""
     min_ess: float = Field(0.1, ge=0, le=1)

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from residapt.transform import ResidualTransform
 
-GroupWeights = Literal["layer", "group"]
+GroupWeights = Literal["layer", "group", "equal"]
+EQUAL = 16.0
+"""Size of the weights ``equal`` at the start: those that the paper's have for 256 inputs and outputs."""
 
 
 class GroupedCore(NamedTuple):
@@ -19,22 +21,30 @@ class GroupedCore(NamedTuple):
     core: Tensor
     outputs: int
     inputs: int
+    start: float = 1.0
+    """Size of the entries of T at the start of the training, when they are random."""
 
 
-def grouped_core(transform: ResidualTransform, weight: Tensor, bias: Tensor | None) -> GroupedCore:
+def grouped_core(transform: ResidualTransform, weight: Tensor, bias: Tensor | None, start: float = 1.0) -> GroupedCore:
     """The whole T = [T_w T_b] of a layer: a row is common to weights and biases, so both blocks belong to its group."""
     blocks = [transform.core(weight)]
     if transform.has_bias and bias is not None:
         blocks.append(transform.bias_core(bias))
-    return GroupedCore(torch.cat(blocks, dim=1), transform.outputs, transform.inputs)
+    return GroupedCore(torch.cat(blocks, dim=1), transform.outputs, transform.inputs, start)
 
 
 def group_weights(kind: GroupWeights, item: GroupedCore) -> tuple[float, float]:
-    r"""(w_c, w_r): ``layer`` is :math:`\sqrt{N}, \sqrt{C}` as printed, ``group`` is :math:`\sqrt{l}, \sqrt{r}`."""
+    r"""(w_c, w_r): ``layer`` is :math:`\sqrt{N}, \sqrt{C}` as printed, ``group`` is :math:`\sqrt{l}, \sqrt{r}`.
+
+    With these a layer of few inputs keeps its ranks more easily than one of many, whatever the domains need. ``equal``
+    compares each group with what it had in its own layer at the start, :math:`16\,s\sqrt{l}, 16\,s\sqrt{r}` where
+    entries of T had the size s, so that the layer's shape does not decide.
+    """
     if kind == "layer":
         return item.inputs**0.5, item.outputs**0.5
     rows, columns = item.core.shape
-    return rows**0.5, columns**0.5
+    scale = EQUAL * item.start if kind == "equal" else 1.0
+    return scale * rows**0.5, scale * columns**0.5
 
 
 def rank_penalty(items: Iterable[GroupedCore], kind: GroupWeights) -> Tensor:

@@ -38,8 +38,9 @@ class RankConfig(Settings):
     """No proximal step after this optimiser step: what is left then trains on without being shrunk."""
     prox: Literal["two-step", "split", "exact"] = "two-step"
     """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
-    group_weights: Literal["layer", "group"] = "layer"
-    """sqrt(N), sqrt(C) as printed in Eq. 10, or the size of each group, sqrt(l), sqrt(r)."""
+    group_weights: Literal["layer", "group", "equal"] = "layer"
+    """sqrt(N), sqrt(C) as printed in Eq. 10; the size of each group, sqrt(l), sqrt(r); or equal: relative to what a
+    group of its own layer has at the start, so that a layer's shape does not decide whether it keeps its ranks."""
     epsilon: float = Field(1e-8, ge=0)
     """Rows and columns of T with a norm up to this share of the largest are removed."""
 
@@ -67,7 +68,7 @@ def shrink(two: TwoStream, config: RankConfig, optimizer: Optimizer | None = Non
         if not isinstance(transform, ResidualTransform) or not transform.alive:
             continue
         before = transform.ranks
-        item = grouped_core(transform, *two.source_tensors(name))
+        item = grouped_core(transform, *two.source_tensors(name), two.start_size(name))
         if not bool(torch.isfinite(item.core).all()):
             raise TrainingError(
                 f"layer '{name}': its transform contains NaN or infinity after the last optimiser step. "
@@ -95,6 +96,8 @@ def _shrink_layer(
     # Ranks must be the same in every process, whatever its hardware makes of the last bit.
     shrunk = from_main(_prox(item, config))
     _refit(transform, weight, bias if with_bias else None, shrunk)
+    if config.group_weights == "equal":
+        _move_the_rest(transform, weight, bias if with_bias else None, shrunk)
     rows, kept = map(from_main, _effective(shrunk, config.epsilon))
     return rows, kept[:columns], kept[columns:] if with_bias else None
 
@@ -119,6 +122,14 @@ def _refit(transform: ResidualTransform, weight: Tensor, bias: Tensor | None, sh
         bias_K = (transform.A1.T @ bias).unsqueeze(1)
         transform.bias_A2.copy_(solve_right(transform.bias_A2, bias_K, bias_Y))
     transform.A2.copy_(solve_right(transform.A2, transform.A1.T @ weight, Y))
+
+
+def _move_the_rest(transform: ResidualTransform, weight: Tensor, bias: Tensor | None, shrunk: Tensor) -> None:
+    """Let D take what A1 and A2 leave of the move: how much they leave depends on the layer's shape and weights."""
+    columns = transform.ranks[1]
+    transform.D.add_(shrunk[:, :columns] - transform.core(weight))
+    if bias is not None:
+        transform.bias_D.add_(shrunk[:, columns:] - transform.bias_core(bias))
 
 
 def _effective(shrunk: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,8 @@ HEALTH_CHECKS = 10
 """Looks of the health monitor at predictions."""
 STEPS_PER_CHECK = 30
 """Fewest steps between two looks at the held-out source images."""
+CLIP = 1.0
+"""Largest gradient norm."""
 PROX_STEPS = 10
 """Proximal steps in a run."""
 SHRINKAGE = 0.06
@@ -57,6 +59,9 @@ def fill_in(given: Config, facts: Facts) -> Config:
     larger = max(facts.source_images, facts.target_images)
     steps = _between(ADAPT_EPOCHS * larger / config.train.batch_size, ADAPT_STEPS)
     config = fill(config, group="train", steps=steps)
+    # Adversarial training that nobody has tuned runs away on hard pairs without these.
+    config = fill(config, group="train", clip=CLIP)
+    config = fill(config, group="discrepancy", normalise=True)
     for group in ("train", "transform", "discrepancy"):
         config = fill(config, group=group, seed=config.seed)
     return config

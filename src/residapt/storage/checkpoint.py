@@ -50,6 +50,10 @@ class CheckpointRecord(Settings):
     """Loss scale of fp16."""
     callbacks: dict[str, dict[str, Any]] = {}
     """Values of the callbacks, by name."""
+    recovery: dict[str, Any]
+    """How often the training went back after it had diverged, and what it needs to do so again."""
+    paired: bool | None = None
+    """Whether one call of the network serves both streams; None before the first step."""
 
 
 class FileRecord(Settings):

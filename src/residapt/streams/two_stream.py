@@ -6,8 +6,9 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,7 @@ from torch.func import functional_call
 from residapt.errors import ConfigError, ModelError
 from residapt.streams.average import StreamAverage
 from residapt.streams.fast.linear import FactoredWeight
-from residapt.streams.fast.pair import Before, Pair, pair_part
+from residapt.streams.fast.pair import Before, Pair, StreamsDiffer, cannot_pair, pair_part
 from residapt.streams.fast.rebuilt import DeferredWeight, WeightRecipe
 from residapt.streams.fast.recompute import (
     CheckpointWatch,
@@ -36,21 +37,33 @@ from residapt.transform import (
     TransformConfig,
     VectorResidual,
     build_transform,
+    in_calling_order,
     initialise,
     select_layers,
+    start_ranks,
 )
 
 Stream = Literal["source", "target"]
 Residuals = Mapping[str, Residual | VectorResidual]
 
+_log = logging.getLogger(__name__)
+
 
 class TwoStream(nn.Module):
     """Any network with a source and a target stream; ``two(x, stream="target")`` gives the target's logits.
 
-    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``.
+    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``. With ``example``, a small batch of
+    input, the order in which layers are called decides which of them feed ``features``, not that of registration.
     """
 
-    def __init__(self, model: nn.Module, config: TransformConfig | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TransformConfig | None = None,
+        *,
+        example: Tensor | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__()
         if config is not None and settings:
             raise ConfigError(f"TwoStream: give either config or settings, got both (settings {sorted(settings)}).")
@@ -58,7 +71,7 @@ class TwoStream(nn.Module):
         self.model = model
         self.frozen = frozen_names(model, self.config.freeze)
         """Modules that stay as they are in both streams, their batch-norm statistics included."""
-        self.layers = {layer.name: layer for layer in self._select(model)}
+        self.layers = {layer.name: layer for layer in self._select(model, example)}
         parameters = dict(model.named_parameters())
         self.transforms = nn.ModuleDict(
             {
@@ -67,8 +80,8 @@ class TwoStream(nn.Module):
             }
         )
         self.statistics = TargetStatistics(model, self.config.norm, self.frozen)
-        self._one_by_one: bool | None = None
-        """Whether the network needs a call for each stream; None before the first attempt at less."""
+        self.paired: bool | None = None
+        """Whether one call of the network serves both streams in training; None before the first, which finds out."""
         self.average: StreamAverage | None = None
         """Averaged weights, which take the place of the present ones outside of training; see :meth:`at_rest`."""
         self.checkpointing: tuple[str, ...] = ()
@@ -77,9 +90,11 @@ class TwoStream(nn.Module):
         self._freeze(parameters=True)
         self.reset_transforms()
 
-    def _select(self, model: nn.Module) -> list[LayerMatrix]:
+    def _select(self, model: nn.Module, example: Tensor | None) -> list[LayerMatrix]:
         if not self.config.include:
             return []
+        if example is not None:
+            self.config = in_calling_order(model, self.config, example)
         return select_layers(model, self.config)
 
     def _freeze(self, *, parameters: bool = False) -> None:
@@ -135,6 +150,12 @@ class TwoStream(nn.Module):
     def ranks(self) -> dict[str, tuple[int, int]]:
         """(l, r) of each transformed layer."""
         return {name: self.transform(name).ranks for name in self.layers}
+
+    def start_size(self, name: str) -> float:
+        """Size of the entries of a layer's T at the start: its columns have the norm ``column_norm`` then."""
+        outputs, inputs = self.source_tensors(name)[0].shape
+        left, _ = start_ranks(self.layers[name], outputs, inputs, self.config)
+        return float(self.config.column_norm / max(left, 1) ** 0.5)
 
     def at_rest(self) -> TwoStream:
         """What predicts outside of training, is merged and saved: the averaged weights if there are, or these."""
@@ -213,18 +234,53 @@ class TwoStream(nn.Module):
         if not residuals and not coupled:
             return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
         # Shared statistics are updated by one stream after the other.
-        by_pairs = residuals and self._trains and not self._one_by_one and not self.checkpointing
+        by_pairs = residuals and self._trains and self.paired is not False and not self.checkpointing
         if by_pairs and not (coupled and self.config.norm == "shared"):
-            before = Before(self.model, self.statistics)
-            with suppress(Exception):  # whatever it was, it comes again below unless the pairs are to blame
-                outputs = self._both_at_once(source, target, residuals, inner)
-                if self._one_by_one is False or not before.pairs_remain():
-                    self._one_by_one = False
-                    return outputs
-            before.restore()
-            self._one_by_one = True
+            attempt = self._probe_pairs if self.paired is None else self._pairs_or_none
+            outputs = attempt(source, target, residuals, inner)
+            if outputs is not None:
+                return outputs
         first = self.outputs(source, stream="source", inner=inner)
         return first, self.outputs(target, stream="target", residuals=residuals, inner=inner)
+
+    def _probe_pairs(
+        self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
+    ) -> tuple[Outputs, Outputs] | None:
+        """The first paired pass; None, with everything as it was before, where the network does not allow it."""
+        before = Before(self.model, self.statistics, others=residuals.values())
+        try:
+            outputs = self._both_at_once(source, target, residuals, inner)
+            reason = "it keeps values of a forward pass" if before.pairs_remain() else None
+        except Exception as error:
+            if not cannot_pair(error):
+                raise
+            reason = str(error) or type(error).__name__
+        self.paired = reason is None
+        if reason is None:
+            return outputs
+        before.restore()
+        _log.warning(
+            "%s is called once for each stream, which takes longer than one call for both: %s.",
+            type(self.model).__name__,
+            reason.rstrip("."),
+        )
+        return None
+
+    def _pairs_or_none(
+        self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]
+    ) -> tuple[Outputs, Outputs] | None:
+        """A later paired pass; None where a branch that depends on values parts the streams for the first time."""
+        try:
+            return self._both_at_once(source, target, residuals, inner)
+        except StreamsDiffer as error:
+            self.paired = False
+            _log.warning(
+                "%s is called once for each stream from now on: %s. Running statistics of layers before that point "
+                "have counted this batch twice.",
+                type(self.model).__name__,
+                error,
+            )
+            return None
 
     def _both_at_once(
         self, source: Tensor, target: Tensor, residuals: Residuals, inner: tuple[str, ...]

@@ -27,6 +27,24 @@ class StepInfo:
 
 
 @dataclass(frozen=True)
+class RecoveryInfo:
+    """What showed that training had diverged, where it went back to, and how it goes on."""
+
+    sign: str
+    """The number that showed it: a loss by name, or the norm of the gradients."""
+    value: float
+    """That number."""
+    back_to: int
+    """The step whose state was brought back."""
+    stopped: bool
+    """Whether training ends there."""
+    rate_factor: float
+    """Factor of learning rates and of the discrepancy's weight from now on."""
+    clip: float | None
+    """Largest gradient norm from now on."""
+
+
+@dataclass(frozen=True)
 class CallbackState:
     """What a callback needs to go on after a stop: values that JSON can hold, and tensors by name."""
 
@@ -48,6 +66,9 @@ class Callback:
 
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """Something a person should know, in plain words."""
+
+    def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
+        """Training has diverged and went back to an earlier state."""
 
     def on_step(self, method: Method, step: int) -> None:
         """After every step, counted from 1."""
@@ -110,6 +131,11 @@ class Callbacks(Callback):
         """Pass on."""
         for item in self.items:
             item.on_notice(method, step, notice)
+
+    def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_recovery(method, step, info)
 
     def on_step(self, method: Method, step: int) -> None:
         """Pass on."""

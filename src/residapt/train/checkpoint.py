@@ -126,6 +126,8 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
     states = trainer.callbacks.states()
     for owner, state in states.items():
         tensors |= {f"callback:{owner}:{name}": tensor for name, tensor in state.tensors.items()}
+    recovery, copies = trainer.recovery.state()
+    tensors |= {f"recovery:{name}": tensor for name, tensor in copies.items()}
     record = CheckpointRecord(
         step=trainer.step,
         method=method.name,
@@ -133,6 +135,8 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
         optimizer=numbers,
         scaler=trainer.engine.scaler.state_dict(),
         callbacks={owner: state.values for owner, state in states.items()},
+        recovery=recovery,
+        paired=method.two.paired,
     )
     return record, tensors
 
@@ -140,7 +144,7 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
 def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]) -> None:
     if record.method != trainer.method.name:
         raise ModelError(f"it is of method '{record.method}', but this run is of '{trainer.method.name}'.")
-    parts: dict[str, dict[str, Tensor]] = {"method": {}, "optimizer": {}, "callback": {}}
+    parts: dict[str, dict[str, Tensor]] = {"method": {}, "optimizer": {}, "callback": {}, "recovery": {}}
     for full, tensor in tensors.items():
         kind, _, name = full.partition(":")
         if kind not in parts:
@@ -150,6 +154,11 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
     load_optimizer(trainer.method, trainer.optimizer, parts["optimizer"], record.optimizer)
     if record.scaler and trainer.engine.scaler.is_enabled():
         trainer.engine.scaler.load_state_dict(record.scaler)
+    try:
+        trainer.recovery.restore(record.recovery, parts["recovery"])
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"its record of recoveries cannot be read: {error!r}.") from error
+    trainer.method.two.paired = record.paired
     trainer.callback_states = _callback_states(record.callbacks, parts["callback"])
     trainer.pending += _changes(record.train, trainer.config.model_dump(mode="json"))
 

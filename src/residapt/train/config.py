@@ -49,8 +49,13 @@ class TrainConfig(Settings):
     """The domain classifier and other helpers that are thrown away after training."""
     decay: Decay = "constant"
     """Learning rate over time."""
+    warmup: float = Field(0.0, ge=0, lt=1)
+    """Share of the training over which all learning rates rise from 0 to their values."""
     clip: float | None = Field(None, gt=0)
     """Largest gradient norm; None leaves gradients alone."""
+    recover: int = Field(3, ge=0)
+    """How often a training that diverges goes back to its last good state, and on with gentler settings; after that it
+    ends there. 0 does not look for divergence, and ends with an error where a loss is not finite."""
     accumulate: int = Field(1, ge=1)
     """Passes over equal parts of the batch whose gradients make one step: less memory, the same step for losses that
     are means over samples. Batch norm, MMD, CORAL and mean predictions see one part at a time."""

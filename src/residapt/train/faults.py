@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
-from residapt.errors import DataError, Interrupted, ResidaptError, TrainingError
+from residapt.errors import DataError, Interrupted, ResidaptError, TrainingError, is_out_of_memory
 
 
 def explain(error: Exception, *, step: int, steps: int, batch_size: int) -> ResidaptError | None:
@@ -12,7 +10,7 @@ def explain(error: Exception, *, step: int, steps: int, batch_size: int) -> Resi
     if isinstance(error, ResidaptError):
         return error
     where = f"after step {step} of {steps}"
-    if _is_memory(error):
+    if is_out_of_memory(error):
         return TrainingError(
             f"there was not enough memory for the next batch {where}. Lower train.batch_size (it is {batch_size})."
         )
@@ -27,11 +25,3 @@ def with_hint(error: ResidaptError, hint: str) -> ResidaptError:
     if not hint or isinstance(error, Interrupted):
         return error
     return type(error)(f"{error} {hint}")
-
-
-def _is_memory(error: Exception) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    # On the CPU torch has no class of its own for it.
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)

@@ -40,6 +40,8 @@ class Method(Predictor, ABC):
 
     name: ClassVar[str]
     two: TwoStream
+    pull: float = 1.0
+    """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 
     @abstractmethod
     def losses(self, batch: Batch, progress: float) -> Losses:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from residapt.errors import TrainingError
 from residapt.rank import RankChange
-from residapt.train.callbacks import Callback, CallbackState, StepInfo
+from residapt.train.callbacks import Callback, CallbackState, RecoveryInfo, StepInfo
 from residapt.train.method import Method
 
 
@@ -41,6 +43,11 @@ class MetricsFile(Callback):
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """A note in plain words."""
         self.write("notice", step=step, text=notice)
+
+    def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
+        """Where training went back to, and why."""
+        finite = info.value if math.isfinite(info.value) else None  # JSON knows no other numbers
+        self.write("recovery", step=step, **{**asdict(info), "value": finite})
 
     def state(self) -> CallbackState:
         """How long the file is, and how long the run has taken; the lines so far are brought to the disk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from residapt.models.heads import new_layers
@@ -17,14 +17,18 @@ HEAD = "network.head"
 
 
 def build_optimizer(
-    groups: dict[str, list[nn.Parameter]], config: TrainConfig, model: nn.Module | None = None
+    groups: dict[str, list[nn.Parameter]],
+    config: TrainConfig,
+    model: nn.Module | None = None,
+    example: Tensor | None = None,
 ) -> Optimizer:
     """The optimiser named in the configuration; parameters that need no gradient stay out.
 
-    With ``model`` and a ``head`` factor, the network's new layers become a group of their own.
+    With ``model`` and a ``head`` factor, the network's new layers become a group of their own; ``example`` is a small
+    batch of its input, by which they are found.
     """
     if model is not None and config.head != 1.0:
-        groups = _with_head(groups, model)
+        groups = _with_head(groups, model, example)
     named: list[dict[str, Any]] = []
     for name, parameters in groups.items():
         trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -41,9 +45,11 @@ def build_optimizer(
     return kind(named, lr=config.network.lr, betas=(config.beta1, config.beta2), fused=True)
 
 
-def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float) -> None:
-    """Learning rates of this step, from the configuration alone."""
-    factor = decay(config.decay, progress)
+def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float, gentler: float = 1.0) -> None:
+    """Learning rates of this step, from the configuration and a factor for all of them."""
+    factor = gentler * decay(config.decay, progress)
+    if config.warmup > 0:
+        factor *= min(1.0, progress / config.warmup)
     for group in optimizer.param_groups:
         group["lr"] = _rate(config, group["name"]) * factor
 
@@ -57,9 +63,11 @@ def _rate(config: TrainConfig, name: str) -> float:
     return _settings(config, name).lr * (config.head if name == HEAD else 1.0)
 
 
-def _with_head(groups: dict[str, list[nn.Parameter]], model: nn.Module) -> dict[str, list[nn.Parameter]]:
+def _with_head(
+    groups: dict[str, list[nn.Parameter]], model: nn.Module, example: Tensor | None
+) -> dict[str, list[nn.Parameter]]:
     """The groups with the classifier of ``model``, and its bottleneck, taken out of the network's group."""
-    own = {id(p) for name in new_layers(model) for p in model.get_submodule(name).parameters()}
+    own = {id(p) for name in new_layers(model, example) for p in model.get_submodule(name).parameters()}
     split: dict[str, list[nn.Parameter]] = {}
     for name, parameters in groups.items():
         split[name] = [p for p in parameters if name != "network" or id(p) not in own]

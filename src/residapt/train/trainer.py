@@ -16,12 +16,15 @@ from residapt.data.domains import DomainPair
 from residapt.distributed import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.evaluate.predict import evaluating
+from residapt.rank import RankChange
 from residapt.train.accumulate import mean_losses, split_batch
-from residapt.train.callbacks import Callback, Callbacks, CallbackState, StepInfo
+from residapt.train.callbacks import Callback, Callbacks, CallbackState, RecoveryInfo, StepInfo
 from residapt.train.config import TrainConfig
+from residapt.train.divergence import GRADIENT, Divergence, not_finite
 from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
+from residapt.train.recovery import Recovery
 
 
 class Trainer:
@@ -50,11 +53,14 @@ class Trainer:
             world=self.engine.world,
             few=config.few_batch,
         )
-        method.meet(pair, self._check_labels(pair))
+        example = self.batches.batch(0).to(self.engine.device, self.format)
+        classes = self._check_labels(pair, example)
+        method.meet(pair, classes)
         split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.two.checkpoint_blocks()
-        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model)
+        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model, example.source[:2])
+        self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
         self.pending: list[str] = []
@@ -64,14 +70,13 @@ class Trainer:
         self._signal: int | None = None
         self.engine.synchronise(method)
 
-    def _check_labels(self, pair: DomainPair) -> int:
+    def _check_labels(self, pair: DomainPair, example: Batch) -> int:
         """Refuse class indices that the network has no output for: later they would be an error without a place.
 
         Gives the number of classes.
         """
-        first = self.batches.batch(0).to(self.engine.device, self.format)
         with evaluating(self.method):
-            classes = self.method.predict(first.source[:2], "source").shape[1]
+            classes = self.method.predict(example.source[:2], "source").shape[1]
         pair.source.check_classes(classes, "source")
         if pair.few is not None:
             pair.few.check_classes(classes, "labelled target")
@@ -137,34 +142,87 @@ class Trainer:
     def _one_step(self) -> None:
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
+        self.recovery.keep(self.step)
         progress = self.step / max(self.config.steps, 1)
         batch = self.batches.batch(self.step, view=self.method.wants_view(progress))
         batch = batch.to(self.engine.device, self.format)
-        set_learning_rates(self.optimizer, self.config, progress)
-        losses = self._update(batch, progress)
-        self.step += 1
-        changes = self.method.after_step(self.step, self.optimizer)
+        set_learning_rates(self.optimizer, self.config, progress, self.recovery.factor)
+        losses, divergence = self._update(batch, progress)
+        changes: list[RankChange] = []
+        if divergence is None:
+            changes, divergence = self._between_steps(self.step + 1)
+        if divergence is not None:
+            self._recover(divergence)
+        else:
+            self.step += 1
+            self._tell_of_step(losses, changes)
+        self.callbacks.on_step(self.method, self.step)
+
+    def _between_steps(self, step: int) -> tuple[list[RankChange], Divergence | None]:
+        """What the method does between two steps; numbers beyond all measure show here as well."""
+        try:
+            return self.method.after_step(step, self.optimizer), None
+        except (TrainingError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            return [], Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
+
+    def _tell_of_step(self, losses: Losses, changes: list[RankChange]) -> None:
         if changes:
             self.engine.synchronise(self.method)
             self.callbacks.on_ranks(self.method, self.step, changes)
         if self.step % self.config.log_every == 0 or self.step == self.config.steps:
             self.callbacks.on_log(self.method, self._info(losses))
-        self.callbacks.on_step(self.method, self.step)
 
-    def _update(self, batch: Batch, progress: float) -> Losses:
+    def _update(self, batch: Batch, progress: float) -> tuple[Losses, Divergence | None]:
+        """One step of the optimiser; with what shows that training has diverged, if anything does."""
         self.optimizer.zero_grad(set_to_none=True)
         parts = split_batch(batch, self.config.accumulate)
         found = []
         for part in parts:
             with self.engine.autocast():
                 losses = self.method.losses(part, progress)
-            self._check_finite(losses)
-            self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
             found.append(losses)
-        self.engine.update(self.optimizer, self.config.clip)
+            if self.engine.any(not bool(torch.isfinite(losses.total))):
+                return losses, self._not_finite(losses)
+            self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
+        norm = self.engine.update(self.optimizer, self.recovery.clip)
         self._further_steps()
         self.engine.average_statistics(self.method)
-        return mean_losses(found)
+        losses = mean_losses(found)
+        return losses, self._judge(losses, norm)
+
+    def _judge(self, losses: Losses, norm: float | None) -> Divergence | None:
+        values = {} if norm is None else {GRADIENT: norm}
+        if norm is not None and not math.isfinite(norm):
+            return not_finite(GRADIENT, norm)
+        if not self.config.recover:
+            return None
+        watched: dict[str, float] = {
+            name: float(losses.parts[name].detach()) for name in ("class", "domain") if name in losses.parts
+        }
+        return self.recovery.look({**self.engine.average_values(watched), **values})
+
+    def _recover(self, divergence: Divergence) -> None:
+        """Go back to the last good state and on with gentler settings, or end there when that has been tried enough."""
+        stopped, step = self.recovery.exhausted, self.step + 1
+        if stopped and divergence.gross and self.recovery.at_start:
+            tried = f" after {self.recovery.count} attempts with gentler settings" if self.recovery.count else ""
+            raise TrainingError(
+                f"{divergence.text} at step {step} of {self.config.steps}{tried}. Lower the learning rates "
+                f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
+            )
+        good = self.recovery.go_back()
+        self.step = self.config.steps if stopped else step
+        factor, clip = self.recovery.factor, self.recovery.clip
+        info = RecoveryInfo(divergence.name, divergence.value, good.step, stopped, factor, clip)
+        self.callbacks.on_recovery(self.method, step, info)
+        if stopped:
+            how = f"Gentler settings were tried {self.recovery.count} times: training ends with that state."
+        else:
+            how = (
+                f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
+            )
+        told = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
+        self._tell([f"{told} {how}"])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()
@@ -175,17 +233,12 @@ class Trainer:
                 return
             self.optimizer.zero_grad(set_to_none=True)
             self.engine.backward(loss)
-            self.engine.update(self.optimizer, self.config.clip)
+            self.engine.update(self.optimizer, self.recovery.clip)
 
-    def _check_finite(self, losses: Losses) -> None:
-        if not self.engine.any(not bool(torch.isfinite(losses.total))):
-            return
+    def _not_finite(self, losses: Losses) -> Divergence:
         values = self._values(losses)
         name, value = next((name, value) for name, value in values.items() if not math.isfinite(value))
-        raise TrainingError(
-            f"the loss '{name}' is {value:g} at step {self.step + 1} of {self.config.steps}. Lower the learning rates "
-            f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
-        )
+        return not_finite(name, value)
 
     def _values(self, losses: Losses) -> dict[str, float]:
         """Losses and watched numbers of the global batch."""

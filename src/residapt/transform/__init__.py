@@ -2,7 +2,7 @@
 
 from residapt.transform.config import TransformConfig
 from residapt.transform.initial import Start, Transform, initialise
-from residapt.transform.layers import build_transform, select_layers
+from residapt.transform.layers import build_transform, in_calling_order, select_layers, start_ranks
 from residapt.transform.matrix import LayerMatrix, find_layers
 from residapt.transform.residual import Residual, ResidualTransform
 from residapt.transform.vector import VectorResidual, VectorTransform
@@ -18,6 +18,8 @@ __all__ = [
     "VectorTransform",
     "build_transform",
     "find_layers",
+    "in_calling_order",
     "initialise",
     "select_layers",
+    "start_ranks",
 ]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from residapt.errors import ModelError
+from residapt.transform.calls import Calls, record_calls
 from residapt.transform.config import TransformConfig, resolve_nonlinearity
 from residapt.transform.initial import Transform
 from residapt.transform.matrix import LayerMatrix, find_layers
@@ -18,7 +19,10 @@ from residapt.transform.vector import VectorTransform
 
 
 def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix]:
-    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where asked."""
+    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where asked.
+
+    Layers that ``include`` names one by one, without a wildcard, need not feed ``features``.
+    """
     layers = list(find_layers(model))
     if not layers:
         raise ModelError(
@@ -26,10 +30,7 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
             "ConvTranspose1d/2d/3d and MultiheadAttention; use method='dann' to adapt without transforms."
         )
     names = [layer.name for layer in layers]
-    chosen = matching(config.include, names, "transform.include")
-    chosen -= matching(config.exclude, names, "transform.exclude")
-    chosen &= _up_to_features(model, config.features, names)
-    chosen = {name for name in chosen if not _is_frozen(name, config.freeze)}
+    chosen = _selected(config, names, {*_up_to_features(model, config.features, names), *config.include})
     matching(config.ranks, names, "transform.ranks")
     if not chosen:
         raise ModelError(
@@ -40,10 +41,32 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
     return [part for layer in layers if layer.name in chosen for part in _split_bias(layer, config.bias)]
 
 
+def in_calling_order(model: nn.Module, config: TransformConfig, example: Tensor) -> TransformConfig:
+    """The settings for layers that feed ``features`` by the order of calls, seen in a pass of ``example``.
+
+    Where registration says the same, these are the settings as they are. Otherwise ``include`` names the layers one by
+    one, so that whoever reads the settings later (an adapter, a checkpoint) finds the same layers without a pass.
+    """
+    names = [layer.name for layer in find_layers(model)]
+    if config.features is None or not config.include:
+        return config
+    feeding = _up_to_features(model, config.features, names, record_calls(model, example))
+    if feeding == _up_to_features(model, config.features, names):
+        return config
+    chosen = _selected(config, names, {*feeding, *config.include})
+    return config.model_copy(update={"include": tuple(name for name in names if name in chosen)}) if chosen else config
+
+
+def _selected(config: TransformConfig, names: Sequence[str], feeding: set[str]) -> set[str]:
+    chosen = matching(config.include, names, "transform.include")
+    chosen -= matching(config.exclude, names, "transform.exclude")
+    return {name for name in chosen & feeding if not _is_frozen(name, config.freeze)}
+
+
 def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig) -> Transform:
     """A transform of the right size for a layer, not yet initialised."""
     outputs, inputs = layer.weight_matrix(weight).shape
-    left, right = _ranks_of(layer, outputs, inputs, config)
+    left, right = start_ranks(layer, outputs, inputs, config)
     nonlinearity = resolve_nonlinearity(config.nonlinearity)
     has_bias = layer.bias is not None
     if config.form == "vector":
@@ -62,7 +85,8 @@ def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig)
     return made.to(weight)
 
 
-def _ranks_of(layer: LayerMatrix, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
+def start_ranks(layer: LayerMatrix, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
+    """(l, r) of a layer's transform at the start."""
     left, right = config.left_rank, config.right_rank
     # Biases with a transform of their own follow their layer unless a pattern names them.
     owner = layer.name.removesuffix(".bias") if layer.kind == "vector" else layer.name
@@ -90,8 +114,10 @@ def matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> set
     return found
 
 
-def _up_to_features(model: nn.Module, features: str | None, names: Sequence[str]) -> set[str]:
-    """Names of the layers registered before the end of the module ``features``, that is, those that feed it."""
+def _up_to_features(
+    model: nn.Module, features: str | None, names: Sequence[str], calls: Calls | None = None
+) -> set[str]:
+    """Names of the layers that feed the module ``features``: called, or else registered, before its end."""
     if features is None:
         return set(names)
     modules = [name for name, _ in model.named_modules()]
@@ -102,7 +128,12 @@ def _up_to_features(model: nn.Module, features: str | None, names: Sequence[str]
         )
     last = max(i for i, name in enumerate(modules) if name == features or name.startswith(f"{features}."))
     position = {name: i for i, name in enumerate(modules)}
-    return {name for name in names if position[_owner(name, position)] <= last}
+
+    def feeds(owner: str) -> bool:
+        called = None if calls is None else calls.feeds(owner, features)
+        return position[owner] <= last if called is None else called
+
+    return {name for name in names if feeds(_owner(name, position))}
 
 
 def is_inside(name: str, modules: Iterable[str]) -> bool:

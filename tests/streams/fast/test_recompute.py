@@ -61,7 +61,7 @@ def gradients(two: TwoStream, source: Tensor, target: Tensor) -> dict[str, Tenso
 
 def one_by_one(two: TwoStream) -> TwoStream:
     """Dropout draws the same numbers only when the streams are called in the same order."""
-    two._one_by_one = True
+    two.paired = False
     return two
 
 

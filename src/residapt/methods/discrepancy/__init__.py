@@ -42,6 +42,8 @@ def build_discrepancy(
             seed=config.seed,
             layer=layer,
             steps=config.steps,
+            normalise=config.normalise,
+            bound=config.bound,
         )
     return made.to(features)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from residapt.losses.adversarial import (
     Confusion,
     DomainClassifier,
     DomainLogits,
+    bounded,
     domain_accuracy,
     domain_logits,
     domain_loss,
@@ -20,6 +22,7 @@ from residapt.losses.adversarial import (
     frozen,
     reverse_gradient,
     uniform_loss,
+    unit_scale,
 )
 from residapt.streams import Outputs
 
@@ -76,9 +79,12 @@ class Adversarial(Discrepancy):
         seed: int,
         layer: str | None = None,
         steps: int = 1,
+        normalise: bool = False,
+        bound: float | None = None,
     ) -> None:
         super().__init__(layer)
         self.confusion, self.steps = confusion, steps
+        self.normalise, self.bound = normalise, bound
         self._kept: tuple[Tensor, Tensor, DomainLogits | None] | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -87,6 +93,15 @@ class Adversarial(Discrepancy):
     def inputs(self, outputs: Outputs) -> Tensor:
         """What the domain classifier reads."""
         return self.features(outputs)
+
+    def both_inputs(self, source: Outputs, target: Outputs) -> tuple[Tensor, Tensor]:
+        """What it reads of both domains, brought to one scale where that is asked for."""
+        f_s, f_t = self.inputs(source), self.inputs(target)
+        return unit_scale(f_s, f_t) if self.normalise else (f_s, f_t)
+
+    def held(self, loss: Tensor, own: Tensor) -> Tensor:
+        """The network's loss, without its gradient where the domain classifier is beaten already."""
+        return loss if self.bound is None else bounded(loss, own, self.bound * math.log(2.0))
 
     def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
         """Weights of the samples in both losses: those of the prior for the source, 1 for the target."""
@@ -106,7 +121,7 @@ class Adversarial(Discrepancy):
 
     def forward(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DiscrepancyLosses:
         """Losses of the network and of the domain classifier."""
-        f_s, f_t, weights = self.inputs(source), self.inputs(target), self.weights(source, target, prior)
+        (f_s, f_t), weights = self.both_inputs(source, target), self.weights(source, target, prior)
         self.keep(f_s, f_t, weights)
         if self.confusion == "reversal":
             logits = domain_logits(self.classifier, f_s.detach(), f_t.detach())
@@ -118,4 +133,6 @@ class Adversarial(Discrepancy):
             with frozen(self.classifier):
                 confused = domain_logits(self.classifier, f_s, f_t)
             network = (flipped_loss if self.confusion == "flip" else uniform_loss)(confused, weights)
-        return DiscrepancyLosses(network, domain_loss(logits, weights), {"domain_accuracy": domain_accuracy(logits)})
+        own = domain_loss(logits, weights)
+        network = self.held(network, own)
+        return DiscrepancyLosses(network, own, {"domain_accuracy": domain_accuracy(logits)})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from residapt.errors import ModelError
-from residapt.methods.registry import probe
+from residapt.models.heads import head_names, is_head
 from residapt.streams import TwoStream
 
 PENULTIMATE = "penultimate"
@@ -31,29 +29,11 @@ def resolve_layer(two: TwoStream, name: str | None, example: Tensor) -> str | No
     return name
 
 
-@torch.no_grad()
 def classifier_input(two: TwoStream, example: Tensor) -> str:
-    """The input of the linear layer that is called last, which is the one that gives the logits.
-
-    Found by the order of calls in one pass, because the order of registration is only a custom.
-    """
-    called: list[str] = []
-    handles = []
-    for name, module in two.model.named_modules():
-        if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1)):
-
-            def hook(_module: nn.Module, _inputs: Any, _output: Any, name: str = name) -> None:
-                called.append(name)
-
-            handles.append(module.register_forward_hook(hook))
+    """The input of the classifier, found as everywhere else; of two classifiers, that of the last."""
+    if is_head(two.model):  # a network that is one layer has no name for it
+        return ":input"
     try:
-        probe(two, example)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not called:
-        raise ModelError(
-            f"{type(two.model).__name__} calls no Linear layer, so its last features are unknown. "
-            "Name a layer with discrepancy.layer (and dsn.layer for DSN)."
-        )
-    return f"{called[-1]}:input"
+        return f"{head_names(two.model, example)[-1]}:input"
+    except ModelError as error:
+        raise ModelError(f"{error} Name a layer with discrepancy.layer (and dsn.layer for DSN).") from None

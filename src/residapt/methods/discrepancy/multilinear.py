@@ -40,6 +40,8 @@ class Joined(Adversarial):
             seed=config.seed,
             layer=layer,
             steps=config.steps,
+            normalise=config.normalise,
+            bound=config.bound,
         )
         self.random_map: nn.Module | None = random_map
         self.probabilities, self.detach, self.entropy = probabilities, detach, entropy

@@ -7,9 +7,13 @@ be smoothed. All results are double precision on the CPU.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
+from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
 
@@ -104,6 +108,80 @@ def effective_share(source_prior: Tensor, target_prior: Tensor) -> float:
     weights = class_weights(source_prior, target_prior)
     prior_s = source_prior.detach().cpu().double()
     return 1.0 / float((prior_s / prior_s.sum() * weights.square()).sum())
+
+
+@dataclass(frozen=True)
+class PriorDoubt:
+    """How far an estimate of the target's class frequencies may be off, in total variation."""
+
+    sampling: float
+    """From the numbers of samples: twice the expected error, to first order."""
+    unexplained: float
+    """From target predictions that are less sure than any class frequencies explain: excess errors, if probabilities
+    can be believed. Then classes do not look alike in both domains, which every estimator assumes."""
+    disagreement: float
+    """Between the estimate from class probabilities and that from predicted classes."""
+
+    @property
+    def total(self) -> float:
+        """All three as independent errors."""
+        return math.hypot(self.sampling, self.unexplained, self.disagreement)
+
+
+def prediction_moments(probabilities: Tensor) -> Tensor:
+    """What :func:`prior_doubt` needs of each prediction, shape (samples, 3 x classes).
+
+    The probabilities, the predicted class as a row of 0 and 1, and that row times the probability of an error.
+    """
+    top = probabilities.max(dim=1)
+    predicted = functional.one_hot(top.indices, probabilities.shape[1]).to(probabilities.dtype)
+    return torch.cat([probabilities, predicted, predicted * (1 - top.values)[:, None]], dim=1)
+
+
+def prior_doubt(
+    by_label: Tensor,
+    target: Tensor,
+    estimate: Tensor,
+    *,
+    source_samples: Tensor,
+    target_samples: float,
+    max_condition: float = 1e3,
+) -> PriorDoubt:
+    r"""How far ``estimate`` may be off, from mean :func:`prediction_moments`.
+
+    ``by_label`` (classes, 3 x classes) holds them for source samples of each class, ``target`` (3 x classes) for the
+    target, ``source_samples`` how many samples of each class there were. With :math:`G` the pseudo-inverse of
+    :math:`p(\hat y \mid y)`, errors :math:`\delta q` of the frequencies of predictions are errors
+    :math:`G\,\delta q` of the estimate; sampling errors are those of multinomial counts in both domains.
+    """
+    classes = len(estimate)
+    soft, hard, doubt = torch.tensor_split(by_label.double(), 3, dim=1)
+    q, q_hard, q_doubt = torch.tensor_split(target.double(), 3)
+    G = torch.linalg.pinv(soft.T, rtol=1.0 / max_condition)
+    counts = source_samples.double().clamp_min(1.0)
+    variance = q * (1 - q) / max(target_samples, 1.0)
+    variance = variance + ((soft * (1 - soft)).T * estimate.square() / counts).sum(dim=1)
+    errors = (G.square() @ variance.clamp_min(0)).sqrt()
+    # A normal error of deviation s has the expected size s sqrt(2 / pi).
+    sampling = 2.0 * 0.5 * math.sqrt(2.0 / math.pi) * float(errors.sum())
+    excess = (q_doubt.sum() - (estimate @ doubt).sum()).clamp_min(0)
+    amplified = float(excess * G.abs().sum(dim=0).max().clamp_min(1.0))
+    by_shares = bbse(soft.T / classes, q[None] / q.sum(), max_condition=max_condition)
+    by_classes = bbse(hard.T / classes, q_hard[None] / q_hard.sum(), max_condition=max_condition)
+    return PriorDoubt(min(sampling, 1.0), min(amplified, 1.0), 0.5 * float((by_classes - by_shares).abs().sum()))
+
+
+def bounded_prior(start: Tensor, estimate: Tensor, doubt: float) -> Tensor:
+    r"""The estimate drawn to where it started, as far as the distance may be an error of its own.
+
+    .. math:: \pi = \pi_0 + \Big(1 - \frac{u^2}{\mathrm{TV}(\hat\pi, \pi_0)^2}\Big)_+ (\hat\pi - \pi_0)
+
+    with :math:`u` the doubt: the positive part of James and Stein's shrinkage. An estimate that is no further from the
+    start than it may be off says nothing, and one that is much further is taken nearly as it is.
+    """
+    moved = 0.5 * float((estimate - start).abs().sum())
+    weight = 0.0 if moved == 0 else max(0.0, 1.0 - (doubt / moved) ** 2)
+    return start + weight * (estimate - start)
 
 
 def why_degenerate(

@@ -9,6 +9,7 @@ predictions by label, and of the target's predictions.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +20,15 @@ from residapt.distributed import from_main
 from residapt.errors import ConfigError
 from residapt.losses.gather import gather_features, sum_processes
 from residapt.methods.config import PriorConfig
-from residapt.methods.extras.label_shift import bbse, em_prior, smooth, why_degenerate
+from residapt.methods.extras.label_shift import (
+    bbse,
+    bounded_prior,
+    em_prior,
+    prediction_moments,
+    prior_doubt,
+    smooth,
+    why_degenerate,
+)
 
 LEAST = 5.0
 """Running count of source samples that every class needs before an estimate is made."""
@@ -34,10 +43,20 @@ class TargetPrior(nn.Module):
     target: Tensor
     sums: Tensor
     counts: Tensor
+    doubt: Tensor
     window: Tensor
 
-    def __init__(self, config: PriorConfig, source: Tensor, *, trains_source: bool = True) -> None:
+    def __init__(
+        self,
+        config: PriorConfig,
+        source: Tensor,
+        *,
+        trains_source: bool = True,
+        samples: tuple[Tensor, int] | None = None,
+    ) -> None:
         super().__init__()
+        self.samples = samples
+        """How many source images of each class and how many target images there are; None: never fewer than seen."""
         self.config = config
         self.trains_source = trains_source
         classes = len(source)
@@ -45,8 +64,10 @@ class TargetPrior(nn.Module):
         self.register_buffer("target", _start(config, source))
         if config.kind != "estimated":
             return
-        # Row k: sum of the predictions for source samples with label k; last row: for target samples.
-        self.register_buffer("sums", source.new_zeros(classes + 1, classes))
+        # Row k: sum of the predictions' moments for source samples with label k; last row: for target samples.
+        self.register_buffer("sums", source.new_zeros(classes + 1, 3 * classes))
+        # Unexplained doubt, the mean over the estimates so far; the doubt and the distance of the latest estimate.
+        self.register_buffer("doubt", torch.zeros(3, dtype=torch.float64, device=source.device))
         # Estimates made, estimates refused, rows of the window that are filled, next row.
         self.register_buffer("counts", torch.zeros(4, dtype=torch.long, device=source.device))
         self.register_buffer("window", source.new_zeros(WINDOW if config.estimator == "em" else 0, classes))
@@ -77,9 +98,9 @@ class TargetPrior(nn.Module):
         if self.config.kind != "estimated":
             return
         new = torch.zeros_like(self.sums)
-        new.index_add_(0, labels, source_logits.to(new.dtype).softmax(dim=1))
+        new.index_add_(0, labels, prediction_moments(source_logits.to(new.dtype).softmax(dim=1)))
         predictions = target_logits.to(new.dtype).softmax(dim=1)
-        new[-1] = predictions.sum(dim=0)
+        new[-1] = prediction_moments(predictions).sum(dim=0)
         self.sums.mul_(self.config.decay).add_(sum_processes(new))
         if self.config.estimator == "em":
             self._remember(gather_features(predictions))
@@ -95,7 +116,8 @@ class TargetPrior(nn.Module):
     @torch.no_grad()
     def refresh(self) -> str | None:
         """Estimate anew and smooth; gives the reason if the estimate was refused and the old one is kept."""
-        by_label = self.sums[:-1].double().cpu()
+        moments, classes = self.sums.double().cpu(), len(self.source)
+        by_label = moments[:-1, :classes]
         if float(by_label.sum(dim=1).min()) < LEAST:
             return None
         source = self.source.double().cpu()
@@ -106,15 +128,41 @@ class TargetPrior(nn.Module):
         reason = why_degenerate(joint, source, estimate, max_condition=limits.max_condition, min_ess=limits.min_ess)
         self.counts[0 if reason is None else 1] += 1
         if reason is None:
+            if limits.cautious:
+                estimate = self._bounded(estimate, moments)
             smoothed = smooth(self.target.double().cpu(), estimate, limits.smoothing)
             # Every process has computed the same; rounding in a library must not be what drives them apart.
             self.target.copy_(from_main((smoothed / smoothed.sum()).to(self.target)))
         return reason
 
+    def _bounded(self, estimate: Tensor, moments: Tensor) -> Tensor:
+        """The estimate as far as it can be trusted; what was unexplained before counts as much as what is now.
+
+        A network that is trained to be sure about the target leaves nothing unexplained in the end, right or wrong.
+        """
+        classes, start = len(estimate), _start(self.config, self.source).double().cpu()
+        seen = moments[:, :classes].sum(dim=1)
+        # Sums that fade with factor d count for (1 + d) times as many samples, as long as there are so many.
+        seen = seen * (1 + self.config.decay)
+        if self.samples is not None:
+            seen = seen.minimum(torch.cat([self.samples[0].double(), torch.tensor([float(self.samples[1])])]))
+        found = prior_doubt(
+            moments[:-1] / moments[:-1, :classes].sum(dim=1, keepdim=True),
+            moments[-1] / moments[-1, :classes].sum(),
+            estimate,
+            source_samples=seen[:-1],
+            target_samples=float(seen[-1]),
+            max_condition=self.config.max_condition,
+        )
+        mean = self.doubt[0] + (found.unexplained - self.doubt[0]) / self.counts[0]
+        total = replace(found, unexplained=max(float(mean), found.unexplained)).total
+        self.doubt.copy_(torch.stack([mean, mean.new_tensor(total), mean.new_tensor(_distance(estimate, start))]))
+        return bounded_prior(start, estimate, total)
+
     def _estimate(self, joint: Tensor, source: Tensor) -> Tensor:
         limits = self.config
         if limits.estimator == "bbse":
-            target = self.sums[-1:].double()
+            target = self.sums[-1:, : len(source)].double()
             return bbse(joint, target / target.sum(), floor=limits.floor, max_condition=limits.max_condition)
         # Weighted samples have trained the classifier under the present target prior, unless it is fixed.
         under = self.target.double().cpu() if self.trains_source else source
@@ -140,7 +188,13 @@ class TargetPrior(nn.Module):
         shown |= {name: [round(x, 5) for x in getattr(self, name).tolist()] for name in ("source", "target")}
         if self.config.kind == "estimated":
             shown["estimates"], shown["refused"] = self.counts[:2].tolist()
+            if self.config.cautious:
+                shown["doubt"], shown["distance"] = (round(x, 5) for x in self.doubt[1:].tolist())
         return shown
+
+
+def _distance(p: Tensor, q: Tensor) -> float:
+    return 0.5 * float((p - q).abs().sum())
 
 
 def _start(config: PriorConfig, source: Tensor) -> Tensor:
@@ -182,4 +236,7 @@ def target_prior(
     # Balanced batches have flat class frequencies, whatever the images' are.
     prior = counts.clamp_max(1) if pair.balance == "classes" else counts
     dtype = torch.promote_types(like.dtype, torch.float32)
-    return TargetPrior(config, (prior / prior.sum()).to(like.device, dtype), trains_source=trains_source)
+    samples = (counts, len(pair.target))
+    return TargetPrior(
+        config, (prior / prior.sum()).to(like.device, dtype), trains_source=trains_source, samples=samples
+    )

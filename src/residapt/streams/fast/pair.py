@@ -5,18 +5,19 @@ reading its weights and writing their gradient once for both streams is much che
 called once, with a :class:`Pair` for everything that differs between the streams: input, target weights, statistics.
 Each operation is carried out for the source and for the target, exactly as in two calls, and only ``linear`` joins
 the rows of both. Whatever does not fit (a branch that depends on values, batches of two sizes) raises
-:class:`StreamsDiffer`, and the caller falls back to two calls.
+:class:`StreamsDiffer`, and the caller falls back to two calls; see :func:`cannot_pair` for what else counts as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from residapt.errors import ResidaptError, is_out_of_memory
 from residapt.streams.fast.linear import FactoredWeight, linear_arguments
 
 
@@ -62,13 +63,31 @@ class Pair(Tensor):
         raise StreamsDiffer(f"{func} cannot work on pairs")
 
 
-class Before:
-    """A network before a pass, to go back to it if the pass was in vain: attributes and values of buffers."""
+def cannot_pair(error: Exception) -> bool:
+    """Whether an error of the paired pass may come from the pairs: then two calls are the way to find out.
 
-    def __init__(self, *networks: nn.Module) -> None:
+    Code that does not know pairs (an operator written in C++, a check of types, a branch on values) raises one of a few
+    kinds. Everything else is an error of the network, and too little memory would not become more in two calls.
+    """
+    kinds = (StreamsDiffer, TypeError, ValueError, AttributeError, LookupError, AssertionError, RuntimeError)
+    return isinstance(error, kinds) and not isinstance(error, ResidaptError) and not is_out_of_memory(error)
+
+
+class Before:
+    """Everything that a pass may change, to go back to it if the pass was in vain.
+
+    Of the networks these are attributes and values of buffers, of ``others`` the attributes, and the random states of
+    the CPU and of the devices of the networks' parameters.
+    """
+
+    def __init__(self, *networks: nn.Module, others: Iterable[object] = ()) -> None:
         modules = [module for network in networks for module in network.modules()]
         self._modules = [(module, dict(vars(module)), dict(module._buffers)) for module in modules]
         self._values = [(buffer, buffer.detach().clone()) for network in networks for buffer in network.buffers()]
+        self._others = [(other, dict(vars(other))) for other in others]
+        devices = {tensor.device for network in networks for tensor in network.parameters()}
+        self._devices = [device for device in devices if device.type in ("cuda", "mps")]
+        self._random = [torch.get_rng_state(), *(_random_module(d).get_rng_state(*_index(d)) for d in self._devices)]
 
     def pairs_remain(self) -> bool:
         """Whether the network has kept a pair, as a buffer or as any other attribute."""
@@ -86,6 +105,21 @@ class Before:
             module._buffers.update(buffers)
         for buffer, value in self._values:
             buffer.copy_(value)
+        for other, attributes in self._others:
+            vars(other).clear()
+            vars(other).update(attributes)
+        torch.set_rng_state(self._random[0])
+        for device, state in zip(self._devices, self._random[1:], strict=True):
+            _random_module(device).set_rng_state(state, *_index(device))
+
+
+def _random_module(device: torch.device) -> Any:
+    return torch.cuda if device.type == "cuda" else torch.mps
+
+
+def _index(device: torch.device) -> tuple[torch.device, ...]:
+    # There is only one device of Apple's kind, and its functions take none.
+    return (device,) if device.type == "cuda" else ()
 
 
 def pair_part(value: Any, stream: Literal["source", "target"]) -> Any:
