@@ -13,7 +13,8 @@ from residapt.cli.app import messages
 @contextmanager
 def image_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A function ``(done, total)`` that moves the bar."""
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Fits into 60 columns.
+    columns = (TextColumn(title), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
