@@ -17,7 +17,7 @@ from residapt.data.same_files import also_among, which_marked
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
-from residapt.evaluate.metrics import Detection, OneAgainstRest, average_precision, check_positive, detect
+from residapt.evaluate.metrics import Detection, OneAgainstRest, average_precision, check_positive, confusion_matrix, detect
 from residapt.settings import Settings
 
 
@@ -111,9 +111,7 @@ def _without_trained(found: ClassFolders, deployed: DeployedModel) -> tuple[Clas
 
 def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...], positive: str | None = None) -> FolderScores:
     """The scores of logits (n, classes) against labels (n,); ``positive`` is the class to be found."""
-    count = len(classes)
-    predicted = logits.argmax(1)
-    confusion = torch.bincount(labels * count + predicted, minlength=count * count).view(count, count)
+    confusion = confusion_matrix(logits, labels)
     ranked = OneAgainstRest(logits)
     rows = [_score_class(i, name, confusion, ranked, labels) for i, name in enumerate(classes)]
     return FolderScores(

@@ -84,6 +84,12 @@ def average_precision(scores: Tensor, positive: Tensor) -> float:
     return rank(scores, positive).average_precision
 
 
+def confusion_matrix(logits: Tensor, labels: Tensor) -> Tensor:
+    """Counts (classes, classes) of logits (n, classes): a row for each true class, a column for each predicted one."""
+    classes = logits.shape[1]
+    return torch.bincount(labels * classes + logits.argmax(1), minlength=classes**2).view(classes, classes)
+
+
 class OneAgainstRest:
     r"""How much each class is preferred to all others together: :math:`\log p - \log(1 - p)`, in float64.
 
