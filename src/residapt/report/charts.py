@@ -74,6 +74,7 @@ def line_chart(
     reference: float | None = None,
     logarithmic: bool = False,
     percent: bool = False,
+    percent_x: bool = False,
     steps: bool = False,
     height: int = 260,
     caption: object = None,
@@ -105,7 +106,11 @@ def line_chart(
     if y_title:
         y_axis["title"] = {"text": label(y_title)}
     shapes = [] if reference is None else [_level(reference)]
-    x_axis = {"title": {"text": label(x_title)}, **({} if x_range is None else {"range": list(x_range)})}
+    x_axis: dict[str, Any] = {"title": {"text": label(x_title)}}
+    if x_range is not None:
+        x_axis["range"] = list(x_range)
+    if percent_x:
+        x_axis["tickformat"] = PERCENT
     layout = {"xaxis": x_axis, "yaxis": y_axis, "shapes": shapes, "hovermode": "x unified"}
     return figure(title, traces, {**layout, "showlegend": len(series) > 1}, height=height, caption=caption)
 
@@ -220,7 +225,7 @@ def range_chart(
                     "symbol": "line-ns-open",
                     "line": {"color": before.color, "width": 2},
                 },
-                "showlegend": number == 0,
+                "showlegend": number == len(pairs) - 1,
                 "hovertemplate": "%{customdata}: %{x}",
                 **shared,
             }

@@ -10,12 +10,13 @@ from residapt.report.charts import SERIES, Series, grid, line_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section
 from residapt.report.run_data import Curve, RunData
+from residapt.report.words import score_name
 
 MOST_POINTS = 600
 """Points of a curve that a page draws; more cannot be seen."""
 WATCHED = ("domain_accuracy", "energy", "prior_distance", "total")
 """Values of a step that are no losses."""
-SCORES_TITLE = "Label-free scores, on at most 500 images of each domain (higher is better; step 0 is the source network)"
+SCORES_MEANING = "On at most 500 images of each domain; higher is better. Step 0 is the source network."
 LOSSES = {
     "class": "errors on the labelled source images",
     "target_class": "errors on the labelled target images",
@@ -42,7 +43,13 @@ def curves_section(data: RunData) -> Section | None:
     scores = _scores(found.get(("adapt", "scores"), {}))
     if not charts and not scores:
         return None
-    small = [tag("h3", SCORES_TITLE), tag("div", *scores, class_="grid small-charts")] if scores else []
+    small: list[Html] = []
+    if scores:
+        small = [
+            tag("h3", "Label-free scores"),
+            tag("p", SCORES_MEANING, class_="muted small"),
+            tag("div", *scores, class_="grid small-charts"),
+        ]
     return Section("curves", "Over time", join([grid(*charts), *small]), "Curves", folds=True)
 
 
@@ -96,7 +103,7 @@ def _scores(curves: dict[str, Curve]) -> list[Html]:
     """One small chart each: the scores have scales of their own."""
     return [
         _over_steps(
-            name.replace("_", " "),
+            score_name(name),
             [_series(name, curve, "--series-1")],
             x_title="",
             height=170,

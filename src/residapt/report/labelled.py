@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from residapt.report.charts import Series, heat_map, line_chart
+from residapt.report.charts import Series, grid, heat_map, line_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section, badge
 from residapt.report.run_data import RunData
@@ -12,7 +12,7 @@ from residapt.storage.summary import RunSummary, ScoredCalibration
 
 MOST_CLASSES = 40
 """Classes of a confusion matrix that is drawn; of more, only the most frequent confusions are shown."""
-MOST_CONFUSIONS = 10
+MOST_CONFUSIONS = 6
 STAGES = {"source_only": "source only", "adapted": "adapted"}
 CALIBRATION = (
     "A prediction with a confidence of 80% should be right 8 times out of 10. The expected calibration error (ECE) is "
@@ -46,7 +46,7 @@ def _confusion(one: ScoredCalibration, classes: tuple[str, ...]) -> list[Html]:
     ]
     top = sorted(wrong, reverse=True, key=lambda item: item[0])[:MOST_CONFUSIONS]
     rows = [(classes[true], classes[found], count(n), f"{shares[true][found]:.0%}") for n, true, found in top]
-    columns = ["true class", Column("predicted as"), Column("images", True), Column("of the class", True)]
+    columns: list[str | Column] = ["true class", "predicted as", Column("images", True), Column("of the class", True)]
     parts = []
     if len(classes) <= MOST_CLASSES:
         caption = "Share of each true class (row) that is predicted as each class (column), after adaptation."
@@ -102,7 +102,16 @@ def _diagrams(summary: RunSummary) -> list[Html]:
         for name, found, color in (("as it is", one.plain, "--target"), ("with temperature", one.scaled, "--source")):
             x, y = ([getattr(point, key) for point in found.bins] for key in ("confidence", "accuracy"))
             series.append(Series(name, x, y, color))
-        options = {"x_range": (0.0, 1.0), "y_range": (0.0, 1.03), "percent": True}
-        title = f"Confidence and accuracy: {one.name}, adapted"
-        charts.append(line_chart(title, series, x_title="confidence", y_title="accuracy", **options))  # type: ignore[arg-type]
-    return charts
+        charts.append(
+            line_chart(
+                f"Confidence and accuracy: {one.name}, adapted",
+                series,
+                x_title="confidence",
+                y_title="accuracy",
+                x_range=(0.0, 1.0),
+                y_range=(0.0, 1.03),
+                percent=True,
+                percent_x=True,
+            )
+        )
+    return [grid(*charts)]

@@ -62,7 +62,7 @@
   function draw() {
     const style = getComputedStyle(document.body);
     for (const chart of charts) {
-      if (!chart.place.clientWidth) continue; // folded: drawn when it is opened
+      if (chart.place.closest("details:not([open])")) continue; // drawn when it is opened
       const traces = chart.spec.data.map((trace) => paint(trace, style));
       Plotly.react(chart.place, traces, layout(chart.spec.layout, style, chart.place.clientWidth), { displayModeBar: false });
     }
