@@ -93,7 +93,9 @@ def test_unreadable_images_keep_labels_in_step(run: RunDirectory, labelled: Path
     (labelled / "dog" / "2b.png").touch()
     after = evaluate_folder(deployed, labelled, batch_size=2)
     assert list(after.unreadable) == ["cat/0.png", "dog/2b.png"]
-    assert after.model_copy(update={"unreadable": {}}) == before
+    # Logits in batches of another size differ in the last digits.
+    assert after.calibration.error == pytest.approx(before.calibration.error, abs=1e-5)
+    assert after.model_copy(update={"unreadable": {}, "calibration": before.calibration}) == before
 
 
 def test_nothing_readable(run: RunDirectory, tmp_path: Path) -> None:
