@@ -193,7 +193,8 @@ def test_contrast_is_that_of_wcag_aa(browser: Any, report: Path, scheme: str) ->
     low = [one for one in found if one["ratio"] < 4.5]
     assert low == []
     colors = seen.page.evaluate(
-        "() => ['surface', 'source', 'target', 'before', 'muted', 'accent', ...[1, 2, 3, 4, 5, 6].map(n => 'series-' + n)]"
+        "() => ['surface', 'source', 'target', 'before', 'muted', 'accent', "
+        "...[1, 2, 3, 4, 5, 6].map(n => 'series-' + n)]"
         ".map(name => getComputedStyle(document.body).getPropertyValue('--' + name).trim())"
     )
     assert all(contrast(color, colors[0]) >= 3 for color in colors[1:]), colors

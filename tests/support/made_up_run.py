@@ -141,7 +141,9 @@ def _summary(classes: list[str]) -> dict[str, Any]:
         "temperature": 1.4,
         "calibrations": _calibrations(len(classes)),
         "unusual": [
-            UnusualImage(path=f"camera 2/odd{place}.jpg", predicted=classes[0], probability=0.3, thumbnail=thumbnail(place))
+            UnusualImage(
+                path=f"camera 2/odd{place}.jpg", predicted=classes[0], probability=0.3, thumbnail=thumbnail(place)
+            )
             for place in range(5)
         ],
         "unusual_count": 9,

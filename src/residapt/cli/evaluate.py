@@ -28,7 +28,10 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all scores into this JSON file.")] = None,
     positive: Annotated[
         str | None,
-        typer.Option("--positive", help="Positive class for average precision; of two classes by default the one with fewer images."),
+        typer.Option(
+            "--positive",
+            help="Positive class for average precision; of two classes by default the one with fewer images.",
+        ),
     ] = None,
     batch_size: BatchOption = 64,
     device: DeviceOption = "auto",

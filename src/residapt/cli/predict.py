@@ -22,7 +22,8 @@ def predict(
         Path | None, typer.Option("--out", "-o", help="Output file; by default the rows are printed.")
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", help="csv or jsonl; by default from the name of the output file, otherwise csv.")
+        str | None,
+        typer.Option("--format", help="csv or jsonl; by default from the name of the output file, otherwise csv."),
     ] = None,
     batch_size: BatchOption = 64,
     device: DeviceOption = "auto",

@@ -18,7 +18,14 @@ from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
 from residapt.evaluate.calibration import Calibration, calibration
-from residapt.evaluate.metrics import Detection, OneAgainstRest, average_precision, check_positive, confusion_matrix, detect
+from residapt.evaluate.metrics import (
+    Detection,
+    OneAgainstRest,
+    average_precision,
+    check_positive,
+    confusion_matrix,
+    detect,
+)
 from residapt.settings import Settings
 
 

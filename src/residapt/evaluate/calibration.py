@@ -7,6 +7,8 @@ so that it needs none of the target. Images that look like no class are found by
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -74,10 +76,10 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     z = z - z.gather(1, labels[:, None])
     low, high = 1 / HOTTEST, 1 / COOLEST
     for _ in range(60):
-        middle = (low * high) ** 0.5
+        middle = math.sqrt(low * high)
         slope = ((middle * z).softmax(1) * z).sum(1).mean()
         low, high = (low, middle) if slope > 0 else (middle, high)
-    return 1 / (low * high) ** 0.5
+    return 1 / math.sqrt(low * high)
 
 
 def energy(logits: Tensor) -> Tensor:

@@ -66,8 +66,8 @@ def mmd_outputs(evidence: Evidence, *, subsample: int | None = 2_000, seed: int 
 def comparable(name: str, value: float, evidence: Evidence) -> float:
     r"""A score on a scale that does not depend on the number n of target samples; the order of networks stays.
 
-    BNM becomes :math:`\lVert P\rVert_*/\sqrt{nc}`, 1 at best. SND becomes :math:`\overline H - \log n`: the logarithm of
-    the share of all samples that is in a neighbourhood, 0 at most.
+    BNM becomes :math:`\lVert P\rVert_*/\sqrt{nc}`, 1 at best. SND becomes :math:`\overline H - \log n`: the logarithm
+    of the share of all samples that is in a neighbourhood, 0 at most.
     """
     n = len(evidence.target_logits)
     if name == "bnm":
@@ -79,9 +79,15 @@ SCORES: dict[str, ScoreSpec] = {
     "source_accuracy": ScoreSpec(source_accuracy, "accuracy on source images that were held out of training"),
     "entropy": ScoreSpec(entropy_score, "confidence of the target predictions; also high when all are of one class"),
     "infomax": ScoreSpec(infomax, "target predictions that are confident and spread over the classes"),
-    "bnm": ScoreSpec(bnm, "target predictions that are confident and spread over the classes (nuclear norm); 1 at best"),
-    "snd": ScoreSpec(snd, "how many target images have alike predictions, 0 at most; also high when all are of one class"),
-    "class_ami": ScoreSpec(class_ami, "agreement of the predicted classes with groups of alike target images (k-means)"),
+    "bnm": ScoreSpec(
+        bnm, "target predictions that are confident and spread over the classes (nuclear norm); 1 at best"
+    ),
+    "snd": ScoreSpec(
+        snd, "how many target images have alike predictions, 0 at most; also high when all are of one class"
+    ),
+    "class_ami": ScoreSpec(
+        class_ami, "agreement of the predicted classes with groups of alike target images (k-means)"
+    ),
     "dev": ScoreSpec(dev, "minus the estimated target error, from source errors weighted by a density ratio"),
     "devn": ScoreSpec(devn, "DEV with normalised weights: steadier when a few weights are large"),
     "mmd_outputs": ScoreSpec(mmd_outputs, "similarity of the class probabilities on both domains"),

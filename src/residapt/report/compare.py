@@ -1,4 +1,4 @@
-"""Finished runs side by side: what was trained, how it scored, what was selected, how large it is and how long it took."""
+"""Finished runs side by side: method, accuracy, label-free scores, verdict, size and time."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def _charts(runs: Sequence[FinishedRun]) -> list[Html]:
     charts = []
     for key in scored_names(runs):
         known = [(run.name, run.scored[key]) for run in runs if key in run.scored]
-        pairs = [(name, one.before, one.after) for name, one in known if one.before is not None and one.after is not None]
+        pairs = [
+            (name, one.before, one.after) for name, one in known if one.before is not None and one.after is not None
+        ]
         if pairs:
             series = [
                 Series("source only", [before / 100 for _, before, _ in pairs], [], "--before", muted=True),

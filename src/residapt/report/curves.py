@@ -22,7 +22,7 @@ LOSSES = {
     "target_class": "errors on the labelled target images",
     "confusion": "how far the network is from confusing the domain classifier",
     "domain": "errors of the domain classifier",
-    "information": "how unconfident the target predictions are, and how far their class frequencies are from the assumed ones",
+    "information": "entropy of the target predictions, and how far their class frequencies are from the assumed",
     "stream": "how far the distance of the two streams' weights is from its set value (1 at best)",
     "rank": "penalty that lowers the ranks",
     "total": "sum of all losses by weight",
@@ -96,7 +96,12 @@ def _accuracy(curves: dict[str, Curve], stage: str) -> Html:
         for (name, curve), color in zip(curves.items(), _colors(), strict=False)
     ]
     title = "Accuracy of the source network" if stage == "source" else "Accuracy of the adaptation"
-    return _over_steps(title, series, percent=True, caption="For the record: target labels are not used in training. Step 0 is the source network.")
+    return _over_steps(
+        title,
+        series,
+        percent=True,
+        caption="For the record: target labels are not used in training. Step 0 is the source network.",
+    )
 
 
 def _scores(curves: dict[str, Curve]) -> list[Html]:

@@ -90,8 +90,8 @@ def frequencies_section(data: RunData) -> Section | None:
         tag(
             "p",
             "How often each class is predicted on the target, beside its frequency among the source's labels. "
-            "Adaptation tends to move the target's frequencies towards those of the source. If they really differ, this "
-            "is where it goes wrong first. ",
+            "Adaptation tends to move the target's frequencies towards those of the source. If they really differ, "
+            "this is where it goes wrong first. ",
             "Here the source images were weighted to the frequencies that are assumed for the target."
             if "target_assumed" in summary.frequencies
             else "The setting prior.kind = estimated estimates them without labels.",
@@ -179,4 +179,10 @@ def _card(path: str, thumbnail: str, *lines: Html) -> Html:
     picture = tag("div", "no picture", class_="picture empty")
     if BASE64.fullmatch(thumbnail):
         picture = tag("img", src=f"data:image/jpeg;base64,{thumbnail}", alt=path, class_="picture")
-    return tag("div", picture, *(tag("p", line) for line in lines), tag("p", path, class_="path muted", title=path), class_="card")
+    return tag(
+        "div",
+        picture,
+        *(tag("p", line) for line in lines),
+        tag("p", path, class_="path muted", title=path),
+        class_="card",
+    )

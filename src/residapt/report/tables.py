@@ -48,7 +48,12 @@ def table(
         )
         for row in rows
     ]
-    whole = tag("table", tag("thead", head), tag("tbody", join(body)), class_="compact" if compact else "matrix" if matrix else None)
+    whole = tag(
+        "table",
+        tag("thead", head),
+        tag("tbody", join(body)),
+        class_="compact" if compact else "matrix" if matrix else None,
+    )
     # Focusable, so that it can be scrolled with the keyboard alone; the caption stays when the table moves.
     box = tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
     return join([tag("p", caption, class_="caption") if caption else "", box])

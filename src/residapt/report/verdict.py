@@ -15,7 +15,7 @@ from residapt.storage.summary import Accuracy, RunSummary, Verdict
 
 MEANING = {
     True: "The new predictions agree better with the groups that the target images form by themselves.",
-    None: "The scores disagree or hardly changed. Look at the examples below, or score both networks on labelled images.",
+    None: "The scores disagree or hardly changed. Look at the examples below, or score it on labelled images.",
     False: "Judging by the scores, the adapted network is worse on the target than the source network.",
 }
 """What the verdict means."""

@@ -28,9 +28,7 @@ class LabelScores:
     calibrations: list[ScoredCalibration] = field(default_factory=list)
 
 
-def score_labelled(
-    plan: Plan, source: nn.Module, method: Method, temperatures: Mapping[Stage, float]
-) -> LabelScores:
+def score_labelled(plan: Plan, source: nn.Module, method: Method, temperatures: Mapping[Stage, float]) -> LabelScores:
     """Accuracy, calibration, and for two classes (or a named one) average precision, of both networks."""
     found = LabelScores()
     if plan.evaluation is None:

@@ -50,7 +50,7 @@ def changed_predictions(
 def spread_sample(kinds: Tensor, values: Tensor, items: Tensor, most: int) -> Tensor:
     """At most ``most`` of ``items``: equally many of each kind, evenly over its values; largest values first."""
     order = values.argsort(stable=True)
-    groups = sorted((order[kinds[order] == kind] for kind in kinds.unique()), key=len, reverse=True)
+    groups = sorted((order[kinds[order] == kind] for kind in sorted(set(kinds.tolist()))), key=len, reverse=True)
     taken = [0] * len(groups)
     while sum(taken) < min(most, len(items)):
         for number, group in enumerate(groups):
