@@ -103,7 +103,7 @@ def test_existing_and_misnamed_outputs(run: RunDirectory, tmp_path: Path) -> Non
     assert out.stat().st_size > 1000
     with pytest.raises(ConfigError, match=r"m\.pth.*'\.onnx'"):
         export_run(run.path, "onnx", tmp_path / "m.pth", overwrite=True)
-    with pytest.raises(ConfigError, match=r"onnx, torch-export, safetensors, state-dict\.*tflite"):
+    with pytest.raises(ConfigError, match=r"onnx, torch-export, safetensors, state-dict.*tflite"):
         export_run(run.path, "tflite", tmp_path / "m.tflite")  # type: ignore[arg-type]
     assert set(SUFFIXES) == set(FORMATS)
 
