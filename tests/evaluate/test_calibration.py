@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,13 @@ from residapt.errors import DataError
 from residapt.evaluate.calibration import (
     COOLEST,
     HOTTEST,
+    beyond_source,
     calibration,
     centroid_distance,
     energy,
     fit_temperature,
     own_centroid_distance,
-    unlike_any_class,
+    unusualness,
 )
 from residapt.evaluate.evidence import Evidence
 
@@ -144,24 +146,47 @@ def world(strange: int, seed: int = 0) -> Evidence:
     return Evidence(2 * source[:, :3], labels, source, 2 * target[:, :3], target)
 
 
-def test_planted_strangers_are_listed_first() -> None:
-    found = unlike_any_class(world(7)).tolist()
-    assert set(found) >= set(range(200, 207))
-    assert len(found) <= 9
-    assert set(found[:6]) <= set(range(200, 207))
+def test_planted_strangers_are_the_most_unusual() -> None:
+    data = world(7)
+    assert set(unusualness(data).topk(7).indices.tolist()) == set(range(200, 207))
+    beyond = beyond_source(data)
+    assert bool(beyond[200:].all())
+    assert int(beyond[:200].sum()) <= 2
 
 
-def test_images_like_those_of_the_source_are_hardly_listed() -> None:
-    assert len(unlike_any_class(world(0))) <= 2
+def test_unusualness_equals_the_definition() -> None:
+    data = world(3)
+    total = torch.zeros(203, dtype=torch.float64)
+    for values in (
+        energy(data.target_logits),
+        centroid_distance(data.target_features, data.source_features, data.source_labels),
+    ):
+        middle = values.sort().values[101]
+        total += (values - middle) / (values - middle).abs().sort().values[101]
+    torch.testing.assert_close(unusualness(data), total)
 
 
-def test_one_sign_alone_is_not_enough() -> None:
-    """Far from all centroids but with a large logit, or flat logits at a centroid."""
+def test_what_all_target_images_share_plays_no_part() -> None:
+    """Logits that are all smaller by the same amount, as after a change of domain, keep the order."""
+    data = world(7)
+    shifted = replace(data, target_logits=data.target_logits - 10)
+    torch.testing.assert_close(unusualness(shifted), unusualness(data), atol=1e-4, rtol=1e-4)
+    assert int(beyond_source(shifted).sum()) >= int(beyond_source(data).sum())
+
+
+def test_equal_images_are_equally_unusual() -> None:
+    data = world(0)
+    same = replace(data, target_logits=torch.zeros(4, 3), target_features=torch.zeros(4, 5))
+    assert unusualness(same).tolist() == [0.0] * 4
+
+
+def test_one_sign_alone_is_not_beyond_the_source() -> None:
+    """Far from all centroids but with a large logit, or small logits at a centroid."""
     usual = world(0)
     features, logits = usual.target_features.clone(), usual.target_logits.clone()
     features[0] = 50.0
     logits[0] = torch.tensor([40.0, 0.0, 0.0])
     features[1] = usual.source_features[usual.source_labels == 1].mean(0)
     logits[1] = -20.0
-    changed = Evidence(usual.source_logits, usual.source_labels, usual.source_features, logits, features)
-    assert not {0, 1} & set(unlike_any_class(changed).tolist())
+    changed = replace(usual, target_logits=logits, target_features=features)
+    assert not bool(beyond_source(changed)[:2].any())

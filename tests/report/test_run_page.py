@@ -44,7 +44,7 @@ def test_the_verdict_comes_first_and_nothing_is_left_out(tmp_path: Path) -> None
         "Where the domains differ",
         "Do the domains overlap?",
         "Class frequencies",
-        "Images that look like no class",
+        "Images that look least like any class",
         "How to use the result",
         "Configuration",
     ]

@@ -2,7 +2,7 @@ r"""Do predicted probabilities mean what they say, and which images look like no
 
 Calibration error and reliability (Guo et al. 2017) need labels; the temperature is fitted on labelled source images,
 so that it needs none of the target. Images that look like no class are found by the energy of their logits (Liu et al.
-2020) and their distance from the class centroids (Lee et al. 2018), both compared with held-out source images.
+2020) and their distance from the class centroids (Lee et al. 2018).
 """
 
 from __future__ import annotations
@@ -116,23 +116,31 @@ def _standardised_centroids(features: Tensor, labels: Tensor) -> tuple[Tensor, T
     return scale, means / scale, counts
 
 
-def unlike_any_class(evidence: Evidence) -> Tensor:
-    """Indices of target images that look like no class, the most unusual first.
+def unusualness(evidence: Evidence) -> Tensor:
+    """How little each target image looks like any class: energy plus distance from the nearest centroid.
 
-    Both energy and distance from the nearest centroid are above those of :data:`USUAL` of the held-out source images.
-    Where the two domains still differ much, many images are listed: it is a list for people to look at.
+    Both are counted from their median over the target in units of their median deviation, so that they can be added,
+    and so that a difference between the domains, which all images share, plays no part.
     """
+    return sum((_robust(values) for values in _target_measures(evidence)), torch.zeros(()))
+
+
+def beyond_source(evidence: Evidence) -> Tensor:
+    """Which target images are above :data:`USUAL` of the held-out source images in both energy and distance."""
     source = (energy(evidence.source_logits), own_centroid_distance(evidence.source_features, evidence.source_labels))
-    target = (
-        energy(evidence.target_logits),
-        centroid_distance(evidence.target_features, evidence.source_features, evidence.source_labels),
-    )
-    limits = [_quantile(values, USUAL) for values in source]
-    unusual = (target[0] > limits[0]) & (target[1] > limits[1])
-    # Places in the order of each measure have no units, so that they can be added.
-    places = target[0].argsort().argsort() + target[1].argsort().argsort()
-    found = unusual.nonzero().flatten()
-    return found[places[found].argsort(descending=True, stable=True)]
+    above = [t > _quantile(s, USUAL) for s, t in zip(source, _target_measures(evidence), strict=True)]
+    return above[0] & above[1]
+
+
+def _target_measures(evidence: Evidence) -> tuple[Tensor, Tensor]:
+    distance = centroid_distance(evidence.target_features, evidence.source_features, evidence.source_labels)
+    return energy(evidence.target_logits), distance
+
+
+def _robust(values: Tensor) -> Tensor:
+    centred = values - values.median()
+    deviation = float(centred.abs().median())
+    return centred / deviation if deviation > 0 else centred
 
 
 def _quantile(values: Tensor, share: float) -> float:

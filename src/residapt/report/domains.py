@@ -157,22 +157,23 @@ def changed_section(data: RunData) -> Section | None:
 
 
 def unusual_section(data: RunData) -> Section | None:
-    """Target images that look like no class."""
+    """Target images that look least like any class."""
     summary = data.summary
     if summary is None or not summary.unusual:
         return None
+    verb = "is" if summary.unusual_count == 1 else "are"
     lead = (
-        f"{plural(summary.unusual_count, 'target image looks', 'target images look')} like none of the classes: their "
-        "logits are small for all classes, and their features are far from every class's mean, both more so than for "
-        f"99% of the held-out source images. These {len(summary.unusual)} are the most unusual. Images of something "
-        "else, or of nothing, are better removed from the target before the next run."
+        f"These {len(summary.unusual)} target images look least like any of the classes: their logits are small "
+        "and their features are far from every class. Look for images of something else, or of nothing: they are better "
+        f"removed from the target before the next run. {plural(summary.unusual_count, 'target image')} {verb} more unusual than "
+        "99% of the held-out source images in both respects."
     )
     cards = [
         _card(one.path, one.thumbnail, join([tag("strong", one.predicted), f" {one.probability:.0%}"]))
         for one in summary.unusual
     ]
     body = join([tag("p", lead), tag("div", *cards, class_="cards")])
-    return Section("unusual", "Images that look like no class", body, "Unusual", folds=True)
+    return Section("unusual", "Images that look least like any class", body, "Unusual", folds=True)
 
 
 def _card(path: str, thumbnail: str, *lines: Html) -> Html:

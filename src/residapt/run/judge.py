@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from residapt.evaluate.calibration import fit_temperature, unlike_any_class
+from residapt.evaluate.calibration import beyond_source, fit_temperature, unusualness
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
 from residapt.evaluate.guard import compare
@@ -94,7 +94,7 @@ def _summary(
     first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
-    unusual = unlike_any_class(after)
+    unusual = unusualness(after).argsort(descending=True, stable=True)
     notes = list(adapted.notes)
     if len(plan.sample) < len(plan.target):
         notes.append(f"scores and changes were found on {len(plan.sample)} of {len(plan.target)} target images.")
@@ -123,7 +123,7 @@ def _summary(
         temperature=fit_temperature(after.source_logits, after.source_labels),
         calibrations=scored.calibrations,
         unusual=unusual_images(unusual, new, plan.target, plan.sample, plan.classes, plan.input),
-        unusual_count=len(unusual),
+        unusual_count=int(beyond_source(after).sum()),
     )
 
 

@@ -111,7 +111,7 @@ class ScoredCalibration(Settings):
 
 
 class UnusualImage(Settings):
-    """A target image that looks like no class."""
+    """A target image that looks least like any class."""
 
     path: str
     """The image, relative to the target folder, or its index."""
@@ -173,9 +173,9 @@ class RunSummary(Settings):
     calibrations: list[ScoredCalibration] = []
     """Calibration and confusion on the scored sets."""
     unusual: list[UnusualImage] = []
-    """Examples of target images that look like no class, the most unusual first."""
+    """Target images that look least like any class, the most unusual first."""
     unusual_count: int = 0
-    """How many of the target images that were looked at look like no class."""
+    """How many of the scored target images are more unusual than 99 % of the held-out source images."""
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
