@@ -163,9 +163,10 @@ def unusual_section(data: RunData) -> Section | None:
         return None
     verb = "is" if summary.unusual_count == 1 else "are"
     lead = (
-        f"These {len(summary.unusual)} target images look least like any of the classes: their logits are small "
-        "and their features are far from every class. Look for images of something else, or of nothing: they are better "
-        f"removed from the target before the next run. {plural(summary.unusual_count, 'target image')} {verb} more unusual than "
+        f"These {len(summary.unusual)} target images look least like any of the classes: their logits are small, and "
+        "their features are far from every class. Look for images of something else, or of nothing: they are better "
+        "removed from the target before the next run. "
+        f"{plural(summary.unusual_count, 'target image')} {verb} more unusual than "
         "99% of the held-out source images in both respects."
     )
     cards = [
