@@ -44,5 +44,5 @@ def test_without_an_adapter(run: RunDirectory) -> None:
 
 
 def test_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
+    with pytest.raises(ConfigError, match="nowhere"):
         inspect_run(tmp_path / "nowhere")

@@ -44,12 +44,12 @@ def test_target_folder_of_the_run_is_known(run: RunDirectory) -> None:
 def test_adapter_away_from_its_run_needs_its_base(run: RunDirectory, tmp_path: Path) -> None:
     alone = tmp_path / "elsewhere" / "adapter"
     shutil.copytree(run.adapter, alone)
-    with pytest.raises(ModelError, match=r"layer 'conv1'.*has other values.*--base"):
+    with pytest.raises(ModelError, match=r"'conv1'.*--base"):
         load_run(alone)
     expected = load_run(run.path).logits(pixels())
     for base in (run.source, run.path):
         torch.testing.assert_close(load_run(alone, base=base).logits(pixels()), expected, rtol=0, atol=1e-6)
-    with pytest.raises(ModelError, match=r"layer 'conv1'.*has other values"):
+    with pytest.raises(ModelError, match="'conv1'"):
         load_run(alone, base=run.model)
 
 
@@ -90,7 +90,7 @@ def test_metadata_are_in_the_file(run: RunDirectory) -> None:
 
 def test_unfinished_run(run: RunDirectory) -> None:
     run.model.unlink()
-    with pytest.raises(ConfigError, match=r"has not finished.*--resume"):
+    with pytest.raises(ConfigError, match="--resume"):
         load_run(run.path)
 
 
@@ -103,26 +103,26 @@ def test_not_a_run(tmp_path: Path, name: str) -> None:
 
 def test_file_of_somebody_else(tmp_path: Path, network: nn.Module) -> None:
     save_file(network.state_dict(), tmp_path / "m.safetensors")
-    with pytest.raises(ModelError, match="residapt did not write it"):
+    with pytest.raises(ModelError, match=r"m\.safetensors"):
         load_run(tmp_path / "m.safetensors")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 500, -1])
 def test_broken_model_file(run: RunDirectory, keep: int) -> None:
     run.model.write_bytes(run.model.read_bytes()[:keep])
-    with pytest.raises(ModelError, match="not a valid safetensors file"):
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
         load_run(run.path)
 
 
 def test_metadata_that_do_not_fit_the_weights(run: RunDirectory, network: nn.Module) -> None:
     write_model(network, run.model, METADATA.model_copy(update={"classes": ("a", "b")}))
-    with pytest.raises(ModelError, match=r"does not fit its own spec 'lenet': 'full4.weight'"):
+    with pytest.raises(ModelError, match=r"'lenet'.*'full4.weight'"):
         load_run(run.path)
 
 
 def test_network_that_no_spec_names(run: RunDirectory, network: nn.Module) -> None:
     write_model(network, run.model, METADATA.model_copy(update={"model": None}))
-    with pytest.raises(ModelError, match=r"use residapt\.load"):
+    with pytest.raises(ModelError, match=r"residapt\.load"):
         load_run(run.path)
 
 
@@ -130,3 +130,12 @@ def test_network_that_no_spec_names(run: RunDirectory, network: nn.Module) -> No
 def test_devices_that_are_not_there(run: RunDirectory, device: str) -> None:
     with pytest.raises(ConfigError, match="device"):
         load_run(run.path, device=device)
+
+
+@pytest.mark.parametrize("name", ["weights.pth", "weights.PT", "checkpoint.ckpt"])
+def test_a_file_of_weights_alone_is_refused_with_its_name(tmp_path: Path, name: str) -> None:
+    torch.save({"a": torch.zeros(2)}, tmp_path / name)
+    with pytest.raises(ConfigError) as raised:
+        load_run(tmp_path / name)
+    assert str(tmp_path / name) in str(raised.value)
+    assert "weights_only" not in str(raised.value)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from residapt.errors import ConfigError
 from residapt.evaluate.evidence import Evidence
-from residapt.evaluate.scores import SCORES, score
+from residapt.evaluate.scores import SCORES, comparable, score
 
 NAMES = {"source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami", "dev", "devn", "mmd_outputs"}
 
@@ -95,6 +95,23 @@ def test_bnm_of_two_classes_equals_its_closed_form(seed: int) -> None:
 def test_bnm_at_its_best_and_at_a_collapse() -> None:
     assert score("bnm", evidence(sure([0, 1, 2] * 4, 3))) == pytest.approx(math.sqrt(3 / 12))
     assert score("bnm", evidence(sure([1] * 12, 3))) == pytest.approx(math.sqrt(1 / 12))
+
+
+@pytest.mark.parametrize("copies", [1, 3, 20])
+def test_comparable_scores_do_not_depend_on_the_number_of_images(copies: int) -> None:
+    """Repeating every sample changes no share of anything; both scores are at their best values where they should."""
+    logits = random_logits(5, rows=300)
+    few, many = evidence(logits), evidence(logits.repeat(copies, 1))
+    for name in SCORES:
+        if name in ("bnm", "entropy", "infomax"):
+            assert comparable(name, score(name, many), many) == pytest.approx(comparable(name, score(name, few), few))
+    near = comparable("snd", score("snd", many), many)
+    # A sample is no neighbour of its own: the difference falls with n.
+    assert near == pytest.approx(comparable("snd", score("snd", few), few), abs=0.05)
+    assert near < 0
+    best = evidence(sure([0, 1, 2] * 4 * copies, 3))
+    assert comparable("bnm", score("bnm", best), best) == pytest.approx(1.0)
+    assert comparable("dev", 0.25, best) == 0.25
 
 
 def test_a_collapse_fools_entropy_and_snd_but_not_infomax_bnm_and_class_ami() -> None:

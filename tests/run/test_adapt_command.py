@@ -71,13 +71,19 @@ def test_the_metrics_tell_both_stages(finished: Run) -> None:
     notices = [line["text"] for line in lines if line["kind"] == "notice"]
     assert any("broken.jpg" in text for text in notices)
     steps = [line["step"] for line in lines if line["kind"] == "scores"]
-    assert steps == [4, 8, 12, 16, 20]
+    assert steps == [0, 4, 8, 12, 16, 20]
 
 
 def test_the_summary_is_filled(finished: Run) -> None:
     summary = read_summary(finished.path / "summary.json")
     assert summary.classes == tuple(f"digit {n}" for n in range(10))
     assert summary.source_images == 200
+    assert [(one.stage, sum(map(sum, one.confusion))) for one in summary.calibrations] == [
+        ("source_only", 60),
+        ("adapted", 60),
+    ]
+    assert summary.temperature == summary.calibrations[1].scaled.temperature
+    assert len(summary.unusual) == min(summary.unusual_count, 12)
     assert summary.target_images == 61
     assert {(a.stage, a.protocol, a.images) for a in summary.accuracies} == {
         ("source_only", "held-out", 60),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
+from collections import Counter
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
 from residapt.data.domains import TensorImages
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence
-from residapt.run.pictures import MOST_ALIKE, changed_predictions, project, thumbnail
+from residapt.run.pictures import MOST_EXAMPLES, changed_predictions, project, spread_sample, thumbnail, unusual_images
 from residapt.storage import Input
 
 FORM = Input(size=10, channels=3, mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.1))
@@ -27,14 +30,40 @@ def opened(count: int) -> OpenImages:
     return OpenImages(images, images, tuple(f"{i}.png" for i in range(count)))
 
 
-def test_the_surest_changes_come_first_and_few_are_alike() -> None:
-    before = one_hot([0] * 8)
-    after = one_hot([1, 1, 1, 1, 1, 2, 0, 3], torch.tensor([5.0, 9, 8, 7, 6, 1, 9, 4])[:, None])
-    found = changed_predictions(before, after, opened(20), torch.arange(10, 18), ("a", "b", "c", "d"), FORM)
-    assert [item.path for item in found] == ["11.png", "12.png", "13.png", "17.png", "15.png"]
-    assert [item.after for item in found].count("b") == MOST_ALIKE
-    assert all(item.before == "a" for item in found)
-    assert found[0].probability == float(after[1].softmax(0).max())
+def test_changes_are_sampled_over_classes_and_confidence() -> None:
+    """Class b has most of the changes and the most confident ones, but not all the room."""
+    scale = torch.cat([torch.linspace(0.5, 9, 90), torch.linspace(0.1, 2, 5), torch.tensor([0.3])])
+    after = one_hot([1] * 90 + [2] * 5 + [3], scale[:, None])
+    found = changed_predictions(one_hot([0] * 96), after, opened(200), torch.arange(100, 196), tuple("abcd"), FORM)
+    assert len(found) == MOST_EXAMPLES
+    assert Counter(item.after for item in found) == {"b": 18, "c": 5, "d": 1}
+    places = [int(item.path.removesuffix(".png")) - 100 for item in found]
+    assert [item.probability for item in found] == [float(after[place].softmax(0).max()) for place in places]
+    assert [item.probability for item in found] == sorted((item.probability for item in found), reverse=True)
+    # A fifth of the changes to b in every fifth of their confidence.
+    assert all(3 <= sum(low <= place < low + 18 for place in places) <= 4 for low in range(0, 90, 18))
+
+
+@given(kinds=st.lists(st.integers(0, 30), max_size=80), most=st.integers(1, 30))
+def test_a_sample_has_no_item_twice_and_is_as_even_as_the_kinds_allow(kinds: list[int], most: int) -> None:
+    values = torch.rand(len(kinds), generator=torch.Generator().manual_seed(len(kinds)))
+    items = spread_sample(torch.tensor(kinds, dtype=torch.long), values, torch.arange(len(kinds)), most).tolist()
+    assert len(items) == len(set(items)) == min(most, len(kinds))
+    taken, there = Counter(kinds[item] for item in items), Counter(kinds)
+    fullest = max(taken.values(), default=0)
+    assert all(taken[kind] >= min(count, fullest - 1) for kind, count in there.items())
+
+
+def test_nothing_changed() -> None:
+    assert changed_predictions(one_hot([0]), one_hot([0]), opened(1), torch.arange(1), ("a",), FORM) == []
+
+
+def test_unusual_images_come_in_the_order_given() -> None:
+    logits = one_hot([1, 2, 3], 2.0)
+    found = unusual_images(torch.tensor([2, 0]), logits, opened(20), torch.arange(10, 13), tuple("abcd"), FORM)
+    assert [(item.path, item.predicted) for item in found] == [("12.png", "d"), ("10.png", "b")]
+    assert found[0].probability == float(logits[2].softmax(0).max())
+    assert found[0].thumbnail
 
 
 def test_a_small_picture_shows_the_pixels_before_normalisation() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from residapt.cli.app import app, console
@@ -16,8 +17,8 @@ from residapt.cli.progress import image_progress, list_unreadable
 if TYPE_CHECKING:
     from residapt.deploy import FolderScores
 
-# A wider matrix than this does not fit a terminal; the file has all of it.
-_MATRIX = 12
+_CONFUSIONS = 10
+"""Most frequent confusions that are listed where the whole matrix does not fit."""
 
 
 @app.command("eval", epilog="Example: residapt eval run/ labelled/ -o scores.json")
@@ -27,7 +28,10 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all scores into this JSON file.")] = None,
     positive: Annotated[
         str | None,
-        typer.Option("--positive", help="Class to be found; of two, the one with fewer images if not given."),
+        typer.Option(
+            "--positive",
+            help="Positive class for average precision; of two classes by default the one with fewer images.",
+        ),
     ] = None,
     batch_size: BatchOption = 64,
     device: DeviceOption = "auto",
@@ -35,7 +39,7 @@ def evaluate(
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
 ) -> None:
-    """Score a run on labelled images: accuracy, each class, confusion matrix, average precision."""
+    """Score a run on labelled images: accuracy, classes, confusion matrix, average precision, calibration."""
     from residapt.deploy import evaluate_folder, load_run
     from residapt.storage.atomic import atomic_file, refuse_existing
 
@@ -52,7 +56,7 @@ def evaluate(
 
 
 def show_scores(scores: FolderScores) -> None:
-    """Totals, a table of classes, and the confusion matrix where it fits."""
+    """Totals, a table of classes, and the confusion matrix, or where it does not fit the most frequent confusions."""
     ap = "-" if scores.average_precision is None else f"{scores.average_precision:.3f}"
     console.print(
         f"accuracy {scores.accuracy:.2f} % on {scores.images} images ({PROTOCOLS[scores.protocol]}), "
@@ -63,19 +67,20 @@ def show_scores(scores: FolderScores) -> None:
     for line in detection_lines(scores):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(class_table(scores))
-    if len(scores.classes) <= _MATRIX:
-        console.print(confusion_table(scores))
+    matrix = confusion_table(scores)
+    width = Measurement.get(console, console.options.update(max_width=10_000), matrix).maximum
+    console.print(matrix if width <= console.width else frequent_confusions(scores))
 
 
 PROTOCOLS = {
-    "transductive": "transductive: some were seen, unlabelled, in adaptation",
+    "transductive": "transductive: some were used, unlabelled, for adaptation",
     "held-out": "held-out",
-    "unknown": "not known whether they were seen in adaptation",
+    "unknown": "unknown whether they were used for adaptation",
 }
 
 
 def detection_lines(scores: FolderScores) -> list[str]:
-    """What was looked for and how well it was found; and what was left out."""
+    """Images that were left out, and the average precision of the positive class."""
     lines = []
     if scores.left_out:
         lines.append(f"{scores.left_out} images are left out: the run has trained on their labels.")
@@ -84,8 +89,10 @@ def detection_lines(scores: FolderScores) -> list[str]:
         share = found.positives / (found.positives + found.negatives)
         lines.append(
             f"average precision {found.average_precision:.3f} of '{found.positive}' ({found.positives} images) against "
-            f"{found.negatives} others; a random ranking has {share:.3f}. --positive names another class."
+            f"{found.negatives} others; a random ranking has {share:.3f}. Choose another class with --positive."
         )
+    error = 100 * scores.calibration.error
+    lines.append(f"expected calibration error {error:.1f} %: how far confidence and accuracy are apart on average.")
     return lines
 
 
@@ -101,12 +108,28 @@ def class_table(scores: FolderScores) -> Table:
 
 
 def confusion_table(scores: FolderScores) -> Table:
-    """Counts: true classes down, predicted ones across, by number since names are long."""
+    """Counts: true classes down, predicted ones across, by name."""
     table = Table("true class", title="Confusion matrix: columns are predictions")
-    for number in range(len(scores.classes)):
-        table.add_column(str(number), justify="right")
-    for number, (row, counts) in enumerate(zip(scores.classes, scores.confusion, strict=True)):
-        table.add_row(f"{number} {escape(row.name)}", *map(str, counts))
+    for row in scores.classes:
+        table.add_column(escape(row.name), justify="right", no_wrap=True)
+    for row, counts in zip(scores.classes, scores.confusion, strict=True):
+        table.add_row(escape(row.name), *map(str, counts))
+    return table
+
+
+def frequent_confusions(scores: FolderScores) -> Table:
+    """Pairs of a true and a predicted class, those with most images first; the file has all counts."""
+    names = [row.name for row in scores.classes]
+    pairs = [
+        (number, names[true], names[found])
+        for true, row in enumerate(scores.confusion)
+        for found, number in enumerate(row)
+        if number and true != found
+    ]
+    table = Table("true class", "predicted as", title="Most frequent confusions (-o FILE has the whole matrix)")
+    table.add_column("images", justify="right")
+    for number, true, found in sorted(pairs, key=lambda pair: -pair[0])[:_CONFUSIONS]:
+        table.add_row(escape(true), escape(found), str(number))
     return table
 
 

@@ -18,13 +18,14 @@ def export(
         str, typer.Option("--format", "-f", help="onnx, torch-export, safetensors or state-dict.")
     ] = "onnx",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write; by default target.onnx and so on in the run.")
+        Path | None,
+        typer.Option("--out", "-o", help="Output file; by default target.onnx, target.pth, ... in the run directory."),
     ] = None,
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
 ) -> None:
-    """Write the target network for other programs, checked against the network itself."""
+    """Export the selected network for other programs, and check that the file computes the same."""
     from residapt.deploy import FORMATS, default_output, export_run, load_run
     from residapt.errors import ConfigError
     from residapt.storage.atomic import refuse_existing

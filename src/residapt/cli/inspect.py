@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from residapt.deploy import Inspection
 
 LEGEND = (
-    "Ranks are [l, r]: how many directions of outputs and inputs the domains differ in. [0, 0]: the layer is shared."
+    "Ranks are [l, r]: the number of output and input directions in which the domains differ. [0, 0]: a shared layer."
 )
 
 
@@ -37,7 +37,7 @@ def summary_lines(found: Inspection) -> list[str]:
     data = found.metadata
     shown = ", ".join(data.classes[:10]) + (f" and {len(data.classes) - 10} more" if len(data.classes) > 10 else "")
     lines = [
-        f"network: {data.model or 'given by hand'}, {found.network_parameters:,} parameters and statistics",
+        f"network: {data.model or 'given as a module'}, {found.network_parameters:,} parameters and statistics",
         f"method: {data.method}, residapt {data.version}",
         f"classes ({len(data.classes)}): {shown}",
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +9,7 @@ import typer
 
 from residapt.cli.app import app, messages
 from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
-from residapt.cli.progress import image_progress, list_unreadable
+from residapt.cli.progress import image_progress, list_unreadable, standard_output
 
 _FORMATS: dict[str | None, Literal["csv", "jsonl"] | None] = {None: None, "csv": "csv", "jsonl": "jsonl"}
 
@@ -21,10 +19,11 @@ def predict(
     run: RunArgument,
     images: Annotated[Path, typer.Argument(help="Folder of images, at any depth, or one image.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File for the rows; without it they are printed.")
+        Path | None, typer.Option("--out", "-o", help="Output file; by default the rows are printed.")
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", help="csv or jsonl; by default as the file's name ends, else csv.")
+        str | None,
+        typer.Option("--format", help="csv or jsonl; by default from the name of the output file, otherwise csv."),
     ] = None,
     batch_size: BatchOption = 64,
     device: DeviceOption = "auto",
@@ -32,7 +31,7 @@ def predict(
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
 ) -> None:
-    """Write path, class and probability of every image; unreadable ones are listed."""
+    """Predict the class of every image: path, class and probability. Unreadable files are listed."""
     from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions
     from residapt.errors import ConfigError
     from residapt.storage.atomic import refuse_existing
@@ -46,9 +45,8 @@ def predict(
     with image_progress("predicting") as on_images:
         rows = predict_folder(deployed, images, batch_size=batch_size, on_images=on_images)
         if out is None:
-            if isinstance(sys.stdout, TextIOWrapper):
-                sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
-            count = print_predictions(rows, sys.stdout, rows_as or "csv")
+            with standard_output() as file:
+                count = print_predictions(rows, file, rows_as or "csv")
         else:
             count = write_predictions(rows, out, form=rows_as, overwrite=overwrite)
     list_unreadable({bad.path: bad.reason for bad in count.unreadable})

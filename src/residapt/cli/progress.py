@@ -1,9 +1,13 @@
-"""A progress bar over images on the error stream, where that is a terminal."""
+"""What commands over images share: a progress bar, rows on the standard output, and the list of unreadable files."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import TextIO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -13,10 +17,31 @@ from residapt.cli.app import messages
 @contextmanager
 def image_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A function ``(done, total)`` that moves the bar."""
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Fits into 60 columns.
+    columns = (TextColumn(title), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def standard_output() -> Iterator[TextIO]:
+    """The standard output for rows; where it cannot be written, such as on a full disk, one message says so."""
+    from residapt.errors import ConfigError
+
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough
+    except OSError as error:
+        # What is left in the buffer would be written, and fail, once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ConfigError(
+            f"the rows cannot be written to the standard output: {error.strerror}. Write them to a file with -o."
+        ) from None
 
 
 def list_unreadable(files: dict[str, str]) -> None:

@@ -11,8 +11,8 @@ from residapt.cli.app import app, console
 
 
 @app.command(epilog="Example: residapt report run/")
-def report(run: Annotated[Path, typer.Argument(help="Run directory, the folder that -o named.")]) -> None:
-    """Write the report of a run, finished or not, as one page that works offline."""
+def report(run: Annotated[Path, typer.Argument(help="Run directory, the folder given with -o.")]) -> None:
+    """Write the report of a run as one page that works offline, also before the run has finished."""
     from residapt.report import write_report
     from residapt.storage.run_directory import RunDirectory
 

@@ -1,4 +1,4 @@
-"""What is done with a finished run: predict, evaluate, export, inspect."""
+"""Use a finished run: predict, evaluate, export, inspect."""
 
 from residapt.deploy.evaluate import FolderScores, evaluate_folder
 from residapt.deploy.export import FORMATS, Exported, Format, default_output, export_run

@@ -17,7 +17,15 @@ from residapt.data.same_files import also_among, which_marked
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
-from residapt.evaluate.metrics import Detection, OneAgainstRest, average_precision, check_positive, detect
+from residapt.evaluate.calibration import Calibration, calibration
+from residapt.evaluate.metrics import (
+    Detection,
+    OneAgainstRest,
+    average_precision,
+    check_positive,
+    confusion_matrix,
+    detect,
+)
 from residapt.settings import Settings
 
 
@@ -48,13 +56,15 @@ class FolderScores(Settings):
     average_precision: float | None
     """Mean of the classes' AP (macro)."""
     protocol: Literal["transductive", "held-out", "unknown"]
-    """Whether some of these were seen, unlabelled, in adaptation; unknown when its folder is not at hand."""
+    """Whether some of these were used, unlabelled, for adaptation; unknown where its folder is missing."""
     classes: list[ClassScores]
     """Each class, in the order of the outputs."""
     confusion: list[list[int]]
     """Counts: a row for each true class, a column for each predicted one."""
     detection: Detection | None = None
     """Average precision and the precision-recall curve of the positive class, for two classes or where one is named."""
+    calibration: Calibration
+    """Whether the confidence of the predictions can be relied on."""
     left_out: int = 0
     """Images that were not scored, because the run has trained on their labels."""
     unreadable: dict[str, str] = Field(default_factory=dict)
@@ -71,7 +81,7 @@ def evaluate_folder(
 ) -> FolderScores:
     """Score a folder of class folders; of each image only logits and label are kept.
 
-    ``positive`` is the class to be found; of two classes it is the one with fewer images unless it is named. Images
+    ``positive`` names the positive class; of two classes it is by default the one with fewer images. Images
     whose labels the run has trained on are left out.
     """
     if batch_size < 1:
@@ -110,10 +120,8 @@ def _without_trained(found: ClassFolders, deployed: DeployedModel) -> tuple[Clas
 
 
 def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...], positive: str | None = None) -> FolderScores:
-    """The scores of logits (n, classes) against labels (n,); ``positive`` is the class to be found."""
-    count = len(classes)
-    predicted = logits.argmax(1)
-    confusion = torch.bincount(labels * count + predicted, minlength=count * count).view(count, count)
+    """The scores of logits (n, classes) against labels (n,); ``positive`` names the positive class."""
+    confusion = confusion_matrix(logits, labels)
     ranked = OneAgainstRest(logits)
     rows = [_score_class(i, name, confusion, ranked, labels) for i, name in enumerate(classes)]
     return FolderScores(
@@ -125,6 +133,7 @@ def score_logits(logits: Tensor, labels: Tensor, classes: tuple[str, ...], posit
         classes=rows,
         confusion=confusion.tolist(),
         detection=detect(logits, labels, classes, positive),
+        calibration=calibration(logits, labels),
     )
 
 

@@ -1,13 +1,16 @@
-"""The target network in formats that other programs read, compared with it before it is handed out."""
+"""The target network in formats that other programs read, compared with it before the file takes its place."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Literal, get_args
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from residapt.deploy.export_onnx import quiet, write_onnx
@@ -71,17 +74,20 @@ def default_output(run: Path, form: Format) -> Path:
 
 def _write(deployed: DeployedModel, form: Format, path: Path) -> float:
     if form == "safetensors":
-        write_model(deployed.model, path, deployed.metadata, overwrite=True)
+        try:
+            write_model(deployed.model, path, deployed.metadata, overwrite=True)
+        except SafetensorError as error:  # what its writer raises where the system gives an OSError
+            raise OSError(str(error)) from error
         return _compare_tensors(path, plain_state(deployed.model))
     if form == "state-dict":
-        torch.save(plain_state(deployed.model), path)
+        _write_by_torch(path, lambda buffer: torch.save(plain_state(deployed.model), buffer))
         return _compare_tensors(path, plain_state(deployed.model))
     example = example_batch(deployed.input, 2)
     network = with_plain_output(copy.deepcopy(deployed.model).cpu().eval(), example)
     write = write_onnx if form == "onnx" else write_torch_export
     try:
         runner = write(network, example, path, to_properties(deployed.metadata))
-    except ResidaptError:
+    except (ResidaptError, OSError):
         raise
     except Exception as error:  # exporters raise whatever their passes do
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -89,11 +95,18 @@ def _write(deployed: DeployedModel, form: Format, path: Path) -> float:
     return check_parity(f"the {form} file", network, runner, deployed.input)
 
 
+def _write_by_torch(path: Path, save: Callable[[BytesIO], None]) -> None:
+    """In memory first: on a full disk torch's own writer raises a RuntimeError, or ends the process."""
+    buffer = BytesIO()
+    save(buffer)
+    path.write_bytes(buffer.getbuffer())
+
+
 def write_torch_export(network: nn.Module, example: Tensor, path: Path, properties: dict[str, str]) -> Runner:
     """Write the network with a free batch size as a ``.pt2`` archive, and give a function that runs it."""
     with quiet():
         program = torch.export.export(network, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-        torch.export.save(program, path, extra_files=dict(properties))
+        _write_by_torch(path, lambda buffer: torch.export.save(program, buffer, extra_files=dict(properties)))
         loaded: Runner = torch.export.load(path).module()
     return loaded
 

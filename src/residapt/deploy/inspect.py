@@ -1,4 +1,4 @@
-"""What is inside a run, an adapter or a model file: layers, ranks, parameters and sizes."""
+"""Contents of a run, an adapter or a model file: layers, ranks, parameters and sizes."""
 
 from __future__ import annotations
 

@@ -22,10 +22,13 @@ from residapt.storage.adapter_format import CONFIG
 from residapt.storage.model_file import read_model_metadata
 from residapt.storage.run_directory import RunDirectory
 
+WEIGHTS_ONLY = (".pth", ".pt", ".pkl", ".ckpt", ".bin")
+"""How the names of PyTorch's own files of weights end."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeployedModel:
-    """The target network as a plain module in evaluation mode, with all that is needed to use it."""
+    """The selected network as a plain module in evaluation mode, with everything needed to use it."""
 
     model: nn.Module
     classes: tuple[str, ...]
@@ -34,9 +37,9 @@ class DeployedModel:
     metadata: AdapterMetadata
     device: torch.device
     target: Path | None = None
-    """The folder that was adapted to, where the run names one."""
+    """The target folder, where the run names one."""
     labelled: frozenset[Mark] = frozenset()
-    """The images whose labels the run has trained on."""
+    """The images whose labels the run was trained on."""
 
     @torch.inference_mode()
     def logits(self, pixels: Tensor) -> Tensor:
@@ -57,6 +60,11 @@ def load_run(
     ``trust_code`` allows to import that module and to call that function.
     """
     path = Path(path)
+    if path.suffix.lower() in WEIGHTS_ONLY and path.is_file():
+        raise ConfigError(
+            f"'{path}' holds weights alone: neither its network nor its classes are known. Give the run directory, the "
+            f"adapter folder or the {RunDirectory(path.parent).model.name} that it was exported from."
+        )
     if path.is_file():
         return _from_file(path, device, trust_code)
     if (path / CONFIG).is_file():
@@ -78,7 +86,8 @@ def _from_file(file: Path, device: str, trust_code: bool) -> DeployedModel:
     missing = load_weights(network, file)
     if missing:
         raise ModelError(
-            f"model file '{file}' does not fit its own spec '{metadata.model}': '{missing[0]}' is not as expected."
+            f"model file '{file}' does not fit the network it names, '{metadata.model}': tensor '{missing[0]}' is "
+            "missing or of another shape. Export it again."
         )
     return _deployed(network, metadata, device)
 
@@ -100,7 +109,7 @@ def _from_adapter(path: Path, base: Path | None, device: str, trust_code: bool) 
 
 
 def _base_weights(adapter: Path, base: Path | None) -> Path | None:
-    """The file or the run given, or the source network of the run that the adapter lies in."""
+    """The file or run given, or the source network of the run around the adapter."""
     if base is not None:
         return RunDirectory.open(base).source if base.is_dir() else base
     beside = RunDirectory(adapter.absolute().parent).source
@@ -108,11 +117,11 @@ def _base_weights(adapter: Path, base: Path | None) -> Path | None:
 
 
 def build_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = False) -> nn.Module:
-    """The network that the metadata describe, with weights yet to be loaded; code is run only with ``trust_code``."""
+    """The network that the metadata describe, without its weights; code is run only with ``trust_code``."""
     refuse_code(metadata.model, where=f"'{where}'", trust_code=trust_code)
     if metadata.model is None or metadata.input is None:
         raise ModelError(
-            f"'{where}' does not name its network and input, since it was made from a module and tensors. "
+            f"'{where}' does not name its network and input size, since it was made from a module and tensors. "
             "Build the network yourself, and use residapt.load(model, path) or load_state_dict."
         )
     size = metadata.input.size

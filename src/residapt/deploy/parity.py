@@ -1,4 +1,4 @@
-"""Whether an exported network computes the same, on batches of several sizes, before it is handed out."""
+"""Check that an exported network computes the same on batches of several sizes, before its file takes its place."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class Unreadable:
     path: str
     """Relative to the folder."""
     reason: str
-    """In a few words."""
+    """Why."""
 
 
 @dataclass(frozen=True)
 class PredictionCount:
-    """What became of a folder's images."""
+    """How many images of a folder have a prediction, and which files could not be read."""
 
     images: int
     """Images with a prediction."""
@@ -51,7 +51,7 @@ class PredictionCount:
 
 
 def folder_images(folder: Path) -> list[Path]:
-    """The images at any depth, or the one image given; none at all is refused."""
+    """The images at any depth, or the one image given; an empty folder is refused."""
     paths = [folder] if folder.is_file() else list_images(folder)
     if not paths:
         raise DataError(f"folder '{folder}' has no images at any depth. Give a folder with .jpg, .png or other images.")

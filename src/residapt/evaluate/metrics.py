@@ -4,7 +4,7 @@ r"""One class against the others: precision, recall and average precision of a r
 
 over the distinct scores from the highest to the lowest, without interpolation: what scikit-learn's
 ``average_precision_score`` gives for the same scores. The measure for tasks with many negatives, where accuracy says
-little: a network that finds nothing is right on 99 % of the images if 1 % show what is looked for.
+little: a network that finds nothing is right on 99 % of the images if 1 % are positive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_POINTS = 200
 
 
 class CurvePoint(Settings):
-    """What happens if everything at or above a threshold is called positive."""
+    """Precision and recall where everything at or above a threshold is predicted positive."""
 
     recall: float
     """Share of the positive images that are found."""
@@ -37,10 +37,10 @@ class CurvePoint(Settings):
 
 
 class Detection(Settings):
-    """How well one class is told from the others."""
+    """How well one class is separated from the others."""
 
     positive: str
-    """The class that is looked for."""
+    """The positive class."""
     positives: int
     """Images of it."""
     negatives: int
@@ -84,6 +84,12 @@ def average_precision(scores: Tensor, positive: Tensor) -> float:
     return rank(scores, positive).average_precision
 
 
+def confusion_matrix(logits: Tensor, labels: Tensor) -> Tensor:
+    """Counts (classes, classes) of logits (n, classes): a row for each true class, a column for each predicted one."""
+    classes = logits.shape[1]
+    return torch.bincount(labels * classes + logits.argmax(1), minlength=classes**2).view(classes, classes)
+
+
 class OneAgainstRest:
     r"""How much each class is preferred to all others together: :math:`\log p - \log(1 - p)`, in float64.
 
@@ -122,7 +128,7 @@ def check_positive(name: str | None, classes: Sequence[str]) -> None:
 
 
 def choose_positive(labels: Tensor, classes: Sequence[str], name: str | None = None) -> int | None:
-    """The class that is looked for: the named one, or of two the one with fewer images (of equals the second)."""
+    """The positive class: the named one, or of two the one with fewer images (of equals the second)."""
     check_positive(name, classes)
     if name is not None:
         return list(classes).index(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from residapt.errors import ConfigError
 from residapt.evaluate.class_ami import class_ami
 from residapt.evaluate.dev import dev, devn
 from residapt.evaluate.evidence import Evidence, subset
+from residapt.evaluate.snd import SAMPLE as SND_SAMPLE
 from residapt.evaluate.snd import snd
 from residapt.losses.information import entropy, information_maximisation
 from residapt.losses.moments import rbf_mmd
@@ -44,7 +46,7 @@ def infomax(evidence: Evidence) -> float:
 def bnm(evidence: Evidence) -> float:
     """Nuclear norm of the matrix of target predictions, divided by its rows n; sqrt(classes / n) at best.
 
-    Large for predictions that are sure and spread over the classes (Cui et al. 2020). Compare equal n only.
+    Large for predictions that are confident and spread over the classes (Cui et al. 2020). Compare equal n only.
     """
     probabilities = evidence.target_logits.double().softmax(dim=1)
     return float(torch.linalg.matrix_norm(probabilities, ord="nuc")) / len(probabilities)
@@ -61,16 +63,34 @@ def mmd_outputs(evidence: Evidence, *, subsample: int | None = 2_000, seed: int 
     return -rbf_mmd(source.double().softmax(dim=1), target.double().softmax(dim=1)).item()
 
 
+def comparable(name: str, value: float, evidence: Evidence) -> float:
+    r"""A score on a scale that does not depend on the number n of target samples; the order of networks stays.
+
+    BNM becomes :math:`\lVert P\rVert_*/\sqrt{nc}`, 1 at best. SND becomes :math:`\overline H - \log n`: the logarithm
+    of the share of all samples that is in a neighbourhood, 0 at most.
+    """
+    n = len(evidence.target_logits)
+    if name == "bnm":
+        return value * math.sqrt(n / evidence.classes)
+    return value - math.log(min(n, SND_SAMPLE)) if name == "snd" else value
+
+
 SCORES: dict[str, ScoreSpec] = {
-    "source_accuracy": ScoreSpec(source_accuracy, "accuracy on held-out source samples"),
-    "entropy": ScoreSpec(entropy_score, "how sure the target predictions are; a collapse to one class wins"),
-    "infomax": ScoreSpec(infomax, "sure target predictions that are spread over the classes"),
-    "bnm": ScoreSpec(bnm, "nuclear norm of the target predictions: sure and spread over the classes"),
-    "snd": ScoreSpec(snd, "density of soft neighbourhoods among the target predictions; a collapse wins"),
-    "class_ami": ScoreSpec(class_ami, "agreement of predicted classes with k-means clusters of target features"),
-    "dev": ScoreSpec(dev, "minus the target risk, from source errors weighted by a density ratio"),
-    "devn": ScoreSpec(devn, "DEV with normalised weights, steadier when few weights are large"),
-    "mmd_outputs": ScoreSpec(mmd_outputs, "how alike the class probabilities of both streams are distributed"),
+    "source_accuracy": ScoreSpec(source_accuracy, "accuracy on source images that were held out of training"),
+    "entropy": ScoreSpec(entropy_score, "confidence of the target predictions; also high when all are of one class"),
+    "infomax": ScoreSpec(infomax, "target predictions that are confident and spread over the classes"),
+    "bnm": ScoreSpec(
+        bnm, "target predictions that are confident and spread over the classes (nuclear norm); 1 at best"
+    ),
+    "snd": ScoreSpec(
+        snd, "how many target images have alike predictions, 0 at most; also high when all are of one class"
+    ),
+    "class_ami": ScoreSpec(
+        class_ami, "agreement of the predicted classes with groups of alike target images (k-means)"
+    ),
+    "dev": ScoreSpec(dev, "minus the estimated target error, from source errors weighted by a density ratio"),
+    "devn": ScoreSpec(devn, "DEV with normalised weights: steadier when a few weights are large"),
+    "mmd_outputs": ScoreSpec(mmd_outputs, "similarity of the class probabilities on both domains"),
 }
 """Every score by its name."""
 

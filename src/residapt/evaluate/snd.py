@@ -12,8 +12,11 @@ from residapt.evaluate.evidence import Evidence, subset
 BLOCK_ENTRIES = 2**21
 """Similarities held at once (16 MB in double precision), whatever the number of samples."""
 
+SAMPLE = 5_000
+"""Target samples that are looked at."""
 
-def snd(evidence: Evidence, *, temperature: float = 0.05, subsample: int | None = 5_000, seed: int = 0) -> float:
+
+def snd(evidence: Evidence, *, temperature: float = 0.05, subsample: int | None = SAMPLE, seed: int = 0) -> float:
     r"""Mean entropy of each target sample's softmax over its similarities to the others; higher is better.
 
     .. math:: S_{ij} = \hat p_i^\top \hat p_j / \tau, \qquad S_{ii} = -1/\tau, \qquad

@@ -17,6 +17,8 @@ SERIES = tuple(f"--series-{number}" for number in range(1, 7))
 ROW_HEIGHT = 22
 """Pixels for one row of a bar or dot chart."""
 LONGEST_LABEL = 24
+PERCENT = "~%"
+"""As many digits as tell the ticks of an axis apart; rounding to whole numbers would repeat them."""
 
 
 def label(text: object, longest: int | None = None) -> str:
@@ -72,6 +74,7 @@ def line_chart(
     reference: float | None = None,
     logarithmic: bool = False,
     percent: bool = False,
+    percent_x: bool = False,
     steps: bool = False,
     height: int = 260,
     caption: object = None,
@@ -97,13 +100,17 @@ def line_chart(
     if logarithmic:
         y_axis |= {"dtick": 1}
     if percent:
-        y_axis["tickformat"] = ".0%"
+        y_axis["tickformat"] = PERCENT
     if y_range is not None:
         y_axis["range"] = list(y_range)
     if y_title:
         y_axis["title"] = {"text": label(y_title)}
     shapes = [] if reference is None else [_level(reference)]
-    x_axis = {"title": {"text": label(x_title)}, **({} if x_range is None else {"range": list(x_range)})}
+    x_axis: dict[str, Any] = {"title": {"text": label(x_title)}}
+    if x_range is not None:
+        x_axis["range"] = list(x_range)
+    if percent_x:
+        x_axis["tickformat"] = PERCENT
     layout = {"xaxis": x_axis, "yaxis": y_axis, "shapes": shapes, "hovermode": "x unified"}
     return figure(title, traces, {**layout, "showlegend": len(series) > 1}, height=height, caption=caption)
 
@@ -158,7 +165,7 @@ def dot_chart(
         }
         for one in series
     ]
-    x_axis = {"title": {"text": label(x_title)}, "rangemode": "tozero", "tickformat": ".0%"}
+    x_axis = {"title": {"text": label(x_title)}, "rangemode": "tozero", "tickformat": PERCENT}
     return figure(
         title, traces, {"xaxis": x_axis, "yaxis": _rows_axis(rows)}, height=_rows_height(rows), caption=caption
     )
@@ -178,6 +185,79 @@ def _rows_axis(rows: Sequence[str]) -> dict[str, Any]:
 
 def _rows_height(rows: Sequence[str]) -> int:
     return 110 + ROW_HEIGHT * max(len(rows), 3)
+
+
+def range_chart(
+    title: str,
+    rows: Sequence[str],
+    pairs: Sequence[tuple[Series, Series]],
+    *,
+    x_title: str = "",
+    caption: object = None,
+) -> Html:
+    """A row for each name with one bar for each pair; a mark shows where the first of the pair was."""
+    high = 0.7 / max(len(pairs), 1)
+    traces: list[dict[str, Any]] = []
+    for number, (before, after) in enumerate(pairs):
+        places = [place + (number - (len(pairs) - 1) / 2) * high for place in range(len(rows))]
+        shared = {"y": places, "customdata": [label(row) for row in rows]}
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": label(after.name),
+                "x": list(after.x),
+                "width": 0.85 * high,
+                "marker": {"color": after.color},
+                "hovertemplate": "%{customdata}: %{x}",
+                **shared,
+            }
+        )
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": label(before.name),
+                "x": list(before.x),
+                "marker": {
+                    "color": before.color,
+                    "size": 11,
+                    "symbol": "line-ns-open",
+                    "line": {"color": before.color, "width": 2},
+                },
+                "showlegend": number == len(pairs) - 1,
+                "hovertemplate": "%{customdata}: %{x}",
+                **shared,
+            }
+        )
+    x_axis = {"title": {"text": label(x_title)}, "rangemode": "tozero"}
+    layout = {"barmode": "overlay", "xaxis": x_axis, "yaxis": _rows_axis(rows)}
+    return figure(title, traces, layout, height=110 + 32 * max(len(rows), 2), caption=caption)
+
+
+def heat_map(title: str, names: Sequence[str], values: Sequence[Sequence[float]], *, caption: object = None) -> Html:
+    """A square of shares (0 to 1) with the same names down and across."""
+    size = list(range(len(names)))
+    trace = {
+        "type": "heatmap",
+        "z": [list(row) for row in values],
+        "x": size,
+        "y": size,
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "--surface"], [1, "--accent"]],
+        "showscale": False,
+        "xgap": 1,
+        "ygap": 1,
+        "text": [[f"{label(true)} → {label(found)}" for found in names] for true in names],
+        "hovertemplate": "%{text}: %{z:.1%}<extra></extra>",
+    }
+    ticks = {"tickvals": size, "ticktext": [label(name, LONGEST_LABEL) for name in names]}
+    plain = {"automargin": True, "showgrid": False, "zeroline": False}
+    x_axis = {**ticks, **plain, "title": {"text": "predicted class"}, "tickangle": -90}
+    y_axis = {**ticks, **plain, "title": {"text": "true class"}, "autorange": "reversed"}
+    height = 190 + 18 * max(len(names), 4)
+    return figure(title, [trace], {"xaxis": x_axis, "yaxis": y_axis}, height=height, caption=caption)
 
 
 def scatter_chart(

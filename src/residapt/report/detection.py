@@ -1,4 +1,4 @@
-"""Precision and recall of the class that is looked for, before and after adaptation."""
+"""Precision and recall of the positive class, before and after adaptation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from residapt.report.words import count
 from residapt.storage.summary import ScoredDetection
 
 MEANING = (
-    "Rank all images by how sure the network is that they show '{positive}', and take more and more from the top. "
-    "Recall is the share of its images found so far, precision the share of right ones among those taken. Average "
-    "precision (AP) is the area below the curve: 1 is perfect, and a random order has {chance:.3f}, the share of "
-    "'{positive}' among the images (dotted)."
+    "Images are ranked by the predicted probability of '{positive}', and those above a threshold are predicted "
+    "positive. Recall is the share of positive images that are found, precision the share of found images that are "
+    "positive. Average precision (AP) is the area below the curve: 1 is perfect, and a random ranking has "
+    "{chance:.3f}, the share of '{positive}' among the images (dotted)."
 )
 LOOKS = {"source_only": ("source only", "--before"), "adapted": ("adapted", "--target")}
 """Name and colour of each stage."""
 
 
 def detection_section(data: RunData) -> Section | None:
-    """The curve, and AP as a table; only where one class was looked for."""
+    """The curve, and AP as a table; only where there is a positive class."""
     if data.summary is None or not data.summary.detections:
         return None
     found = data.summary.detections

@@ -1,4 +1,4 @@
-"""Both domains before and after: overlap of features, class frequencies, and images whose class changed."""
+"""Both domains before and after: overlap of features, class frequencies, changed and unusual images."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from residapt.report.page import Section
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, folded, table
 from residapt.report.words import count, plural
-from residapt.storage.summary import ChangedPrediction, RunSummary
+from residapt.storage.summary import RunSummary
 
 Cloud = Sequence[tuple[float, float]]
 MOST_POINTS = 800
 """Points of each domain in a scatter plot."""
 MOST_CLASSES = 40
 """Rows of the frequency chart; the table below it has all."""
+SHOWN = 12
+"""Changed images that are shown at once; the others are folded."""
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 FREQUENCIES = {
     "source": ("source, labels", "--source", True),
@@ -47,7 +49,7 @@ def overlap_section(data: RunData) -> Section | None:
         ),
         grid(_scatter("Before adaptation", *before, ranges), _scatter("After adaptation", *after, ranges)),
     ]
-    return Section("overlap", "Do the domains overlap?", join(parts), "Overlap")
+    return Section("overlap", "Do the domains overlap?", join(parts), "Overlap", folds=True)
 
 
 def _range(clouds: Sequence[Cloud], place: int) -> tuple[float, float]:
@@ -88,16 +90,16 @@ def frequencies_section(data: RunData) -> Section | None:
         tag(
             "p",
             "How often each class is predicted on the target, beside its frequency among the source's labels. "
-            "Adaptation tends to draw the target's frequencies to those of the source: if yours really differ, this is "
-            "where it goes wrong first. ",
+            "Adaptation tends to move the target's frequencies towards those of the source. If they really differ, "
+            "this is where it goes wrong first. ",
             "Here the source images were weighted to the frequencies that are assumed for the target."
             if "target_assumed" in summary.frequencies
-            else "The setting prior.kind = estimated finds them without labels.",
+            else "The setting prior.kind = estimated estimates them without labels.",
         ),
         dot_chart("Share of the images by class", names, series, caption=caption),
         folded("All classes as a table", _frequency_table(summary)),
     ]
-    return Section("classes", "Class frequencies", join(parts), "Classes")
+    return Section("classes", "Class frequencies", join(parts), "Classes", folds=True)
 
 
 def _look(key: str) -> tuple[str, str, bool]:
@@ -134,22 +136,55 @@ def changed_section(data: RunData) -> Section | None:
         return None
     lead = (
         f"{count(summary.changed_count)} of {plural(summary.target_images, 'target image')} got another class. "
-        f"Look at these {len(summary.changed)}: are the new classes right?"
+        f"Look at these {len(summary.changed)}, sampled over the new classes and their confidence: are the new classes "
+        "right?"
     )
-    cards = tag("div", *map(_card, summary.changed), class_="cards")
-    return Section("changed", "Predictions that changed", join([tag("p", lead), cards]), "Changes")
+    # Every other one first, so that what is shown has all levels of confidence as well.
+    shown = summary.changed if len(summary.changed) <= SHOWN else [*summary.changed[::2], *summary.changed[1::2]]
+    cards = [
+        _card(
+            one.path,
+            one.thumbnail,
+            tag("s", one.before),
+            join([tag("span", "→ ", class_="muted"), tag("strong", one.after), f" {one.probability:.0%}"]),
+        )
+        for one in shown
+    ]
+    parts = [tag("p", lead), tag("div", *cards[:SHOWN], class_="cards")]
+    if cards[SHOWN:]:
+        parts.append(folded(f"{len(cards[SHOWN:])} more", tag("div", *cards[SHOWN:], class_="cards")))
+    return Section("changed", "Predictions that changed", join(parts), "Changes")
 
 
-def _card(item: ChangedPrediction) -> Html:
+def unusual_section(data: RunData) -> Section | None:
+    """Target images that look least like any class."""
+    summary = data.summary
+    if summary is None or not summary.unusual:
+        return None
+    verb = "is" if summary.unusual_count == 1 else "are"
+    lead = (
+        f"These {len(summary.unusual)} target images look least like any of the classes: their logits are small, and "
+        "their features are far from every class. Look for images of something else, or of nothing: they are better "
+        "removed from the target before the next run. "
+        f"{plural(summary.unusual_count, 'target image')} {verb} more unusual than "
+        "99% of the held-out source images in both respects."
+    )
+    cards = [
+        _card(one.path, one.thumbnail, join([tag("strong", one.predicted), f" {one.probability:.0%}"]))
+        for one in summary.unusual
+    ]
+    body = join([tag("p", lead), tag("div", *cards, class_="cards")])
+    return Section("unusual", "Images that look least like any class", body, "Unusual", folds=True)
+
+
+def _card(path: str, thumbnail: str, *lines: Html) -> Html:
     picture = tag("div", "no picture", class_="picture empty")
-    if BASE64.fullmatch(item.thumbnail):
-        picture = tag("img", src=f"data:image/jpeg;base64,{item.thumbnail}", alt=item.path, class_="picture")
-    new = tag("p", tag("span", "→ ", class_="muted"), tag("strong", item.after), f" {item.probability:.0%}")
+    if BASE64.fullmatch(thumbnail):
+        picture = tag("img", src=f"data:image/jpeg;base64,{thumbnail}", alt=path, class_="picture")
     return tag(
         "div",
         picture,
-        tag("p", tag("s", item.before)),
-        new,
-        tag("p", item.path, class_="path muted", title=item.path),
+        *(tag("p", line) for line in lines),
+        tag("p", path, class_="path muted", title=path),
         class_="card",
     )

@@ -1,8 +1,8 @@
-"""Ranks of each layer before and after, and what they mean."""
+"""Ranks of the layers in which the domains differ, and what they mean."""
 
 from __future__ import annotations
 
-from residapt.report.charts import Series, bar_chart, grid
+from residapt.report.charts import Series, range_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section
 from residapt.report.run_data import RunData
@@ -10,6 +10,8 @@ from residapt.report.tables import Column, folded, table
 from residapt.report.words import count, plural
 from residapt.storage.summary import LayerRanks, RunSummary
 
+MOST_ROWS = 20
+"""Rows of the chart; the table has all layers."""
 MEANING = (
     "The target network is the source network plus a small change of each layer. The rank says how rich that change "
     "is: 0 means that the layer is the same for both domains, a high rank that the domains differ in what this layer "
@@ -22,17 +24,14 @@ def ranks_section(data: RunData) -> Section | None:
     if data.summary is None or not data.summary.ranks:
         return None
     ranks = data.summary.ranks
-    charts = [
-        _bars(f"{side} rank ({letter})", ranks, place) for place, side, letter in ((0, "Left", "l"), (1, "Right", "r"))
-    ]
     parts = [
         tag("p", MEANING),
         tag("p", tag("strong", finding(ranks))),
-        grid(*charts),
-        folded("All layers as a table", _table(ranks)),
+        *_chart(ranks),
+        folded(f"All {plural(len(ranks), 'layer')} as a table", _table(ranks)),
         *_parameters(data.summary),
     ]
-    return Section("ranks", "Where the domains differ", join(parts), "Ranks")
+    return Section("ranks", "Where the domains differ", join(parts), "Ranks", folds=True)
 
 
 def finding(ranks: list[LayerRanks]) -> str:
@@ -59,14 +58,24 @@ def _used(layer: LayerRanks) -> float:
     return sum(layer.after) / max(sum(layer.before), 1)
 
 
-def _bars(title: str, ranks: list[LayerRanks], place: int) -> Html:
-    rows = [layer.layer for layer in ranks]
-    before = Series("before", [layer.before[place] for layer in ranks], [], "--shade", muted=True)
-    after = Series("after", [layer.after[place] for layer in ranks], [], "--target")
-    what = "outputs" if place == 0 else "inputs"
-    return bar_chart(
-        title, rows, [before, after], x_title="rank", caption=f"Directions among the layer's {what} that change."
-    )
+def _chart(ranks: list[LayerRanks]) -> list[Html]:
+    """Layers that keep a rank, in the network's order; of many those that keep most."""
+    kept = [layer for layer in ranks if min(layer.after) > 0]
+    if not kept:
+        return []
+    most = sorted(kept, key=_used, reverse=True)[:MOST_ROWS]
+    shown = [layer for layer in kept if layer in most]
+    pairs = [
+        (
+            Series("at the start", [layer.before[place] for layer in shown], [], "--muted"),
+            Series(name, [layer.after[place] for layer in shown], [], color),
+        )
+        for place, name, color in ((0, "left rank l (outputs)", "--target"), (1, "right rank r (inputs)", "--source"))
+    ]
+    left = len(kept) - len(shown)
+    more = f" {plural(left, 'more such layer is', 'more such layers are')} in the table." if left else ""
+    caption = f"Layers in which the domains differ: number of directions that change.{more}"
+    return [range_chart("Ranks", [layer.layer for layer in shown], pairs, x_title="rank", caption=caption)]
 
 
 def _table(ranks: list[LayerRanks]) -> Html:

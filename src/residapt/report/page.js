@@ -1,5 +1,6 @@
 "use strict";
-// Draws every chart of the page in the colours of the reader's theme, and makes the copy buttons work.
+// Draws the charts of the page in the colours of the reader's theme, folds long sections on narrow screens, and makes
+// the copy buttons work.
 (function () {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -13,7 +14,7 @@
     return value;
   }
 
-  const COLOURS = new Set(["color", "line", "marker", "bgcolor", "bordercolor", "font"]);
+  const COLOURS = new Set(["color", "line", "marker", "bgcolor", "bordercolor", "font", "colorscale"]);
 
   // Only what can hold a colour is looked at: a layer may be called "--x".
   function paint(item, style) {
@@ -26,7 +27,8 @@
     const grid = style.getPropertyValue("--grid").trim();
     // An empty title would still take its room.
     const title = own.title && own.title.text ? { ...own.title, standoff: 8 } : undefined;
-    return { gridcolor: grid, linecolor: grid, zerolinecolor: grid, automargin: true, fixedrange: true, ...own, title };
+    const lines = { gridcolor: grid, linecolor: grid, zerolinecolor: grid };
+    return { ...lines, automargin: true, fixedrange: true, minexponent: 5, ...own, title };
   }
 
   function layout(own, style, width) {
@@ -60,13 +62,29 @@
   function draw() {
     const style = getComputedStyle(document.body);
     for (const chart of charts) {
+      if (chart.place.closest("details:not([open])")) continue; // drawn when it is opened
       const traces = chart.spec.data.map((trace) => paint(trace, style));
       Plotly.react(chart.place, traces, layout(chart.spec.layout, style, chart.place.clientWidth), { displayModeBar: false });
     }
   }
 
+  const folding = document.querySelectorAll("details.folds");
+
+  function open(anchor) {
+    const section = anchor.length > 1 && document.getElementById(anchor.slice(1));
+    if (section) for (const part of section.querySelectorAll(":scope > details")) part.open = true;
+  }
+
+  if (window.matchMedia("(max-width: 600px)").matches) for (const part of folding) part.open = false;
+  open(location.hash);
+  window.addEventListener("hashchange", () => open(location.hash));
+  for (const link of document.querySelectorAll('a[href^="#"]')) {
+    link.addEventListener("click", () => open(link.getAttribute("href")));
+  }
+
   if (charts.length) {
     draw();
+    document.addEventListener("toggle", draw, true);
     dark.addEventListener("change", draw);
     let waiting = 0;
     window.addEventListener("resize", () => {
@@ -88,6 +106,8 @@
       area.remove();
     }
   }
+
+  window.addEventListener("beforeprint", () => folding.forEach((part) => (part.open = true)));
 
   for (const button of document.querySelectorAll("button.copy")) {
     button.addEventListener("click", async () => {

@@ -26,6 +26,8 @@ class Section:
     body: Html
     short: str = ""
     """Its name in the table of contents; empty leaves it out."""
+    folds: bool = False
+    """Whether a narrow screen shows its title only, until it is asked for."""
 
 
 def render_page(title: str, header: object, sections: Sequence[Section]) -> Html:
@@ -45,7 +47,11 @@ def render_page(title: str, header: object, sections: Sequence[Section]) -> Html
 
 
 def _render(section: Section) -> Html:
-    return tag("section", tag("h2", section.title), section.body, id=section.anchor)
+    title = tag("h2", section.title)
+    if not section.folds:
+        return tag("section", title, section.body, id=section.anchor)
+    folding = tag("details", tag("summary", title), section.body, class_="folds", open=True)
+    return tag("section", folding, id=section.anchor)
 
 
 def _contents(sections: Sequence[Section]) -> Html:

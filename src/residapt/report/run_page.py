@@ -7,8 +7,9 @@ from pathlib import Path
 
 from residapt.report.curves import curves_section
 from residapt.report.detection import detection_section
-from residapt.report.domains import changed_section, frequencies_section, overlap_section
+from residapt.report.domains import changed_section, frequencies_section, overlap_section, unusual_section
 from residapt.report.html import Html, join, tag
+from residapt.report.labelled import calibration_section, confusion_section
 from residapt.report.layers import ranks_section
 from residapt.report.page import Section, badge, note, render_page, write_page
 from residapt.report.run_data import Note, RunData, Setting, read_run
@@ -33,11 +34,14 @@ def render_run(data: RunData) -> Html:
 
 
 def _header(name: str, data: RunData) -> Html:
-    facts = [data.setting("method"), data.setting("model.spec")]
+    recipe = data.setting("recipe")
+    told = f"recipe {recipe}" if recipe else ""
+    facts = [data.setting("method"), told, data.setting("model.spec")]
     if data.summary is not None:
         summary = data.summary
         facts = [
             summary.method,
+            told,
             summary.model,
             plural(len(summary.classes), "class", "classes"),
             f"{count(summary.source_images)} source → {count(summary.target_images)} target images",
@@ -56,12 +60,12 @@ def health_section(data: RunData) -> Section | None:
     if not notes:
         if data.summary is None:
             return None
-        return Section("health", "Health notes", note("The health monitor saw nothing unusual.", "good"), "Health")
+        return Section("health", "Health notes", note("The health monitor found no problem.", "good"), "Health")
     return Section("health", "Health notes", join(map(_note, notes)), "Health")
 
 
 def _all_notes(data: RunData) -> list[Note]:
-    """Each text once, at the first step that told it."""
+    """Each text once, at its first step."""
     found: dict[str, Note] = {}
     for one in (*data.metrics.notes, *(Note(text) for text in (data.summary.notes if data.summary else ()))):
         found.setdefault(one.text, one)
@@ -81,7 +85,7 @@ def settings_section(data: RunData) -> Section:
     if changed:
         first = join([tag("p", "Settings that differ from their defaults:"), _settings_table(changed)])
     everything = folded(f"All {len(data.settings)} settings", _settings_table(data.settings))
-    return Section("settings", "Configuration", join([first, everything]), "Settings")
+    return Section("settings", "Configuration", join([first, everything]), "Settings", folds=True)
 
 
 def _settings_table(settings: list[Setting]) -> Html:
@@ -94,12 +98,15 @@ BUILDERS: tuple[Callable[[RunData], Section | None], ...] = (
     verdict_section,
     accuracy_section,
     detection_section,
+    changed_section,
+    confusion_section,
+    calibration_section,
     health_section,
     curves_section,
     ranks_section,
     overlap_section,
     frequencies_section,
-    changed_section,
+    unusual_section,
     usage_section,
     settings_section,
 )

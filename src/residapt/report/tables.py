@@ -1,4 +1,4 @@
-"""Tables that scroll sideways on a narrow screen instead of widening the page."""
+"""Tables; on a narrow screen each row becomes a paragraph of labelled values, so that no column is cut off."""
 
 from __future__ import annotations
 
@@ -29,15 +29,31 @@ def table(
     *,
     caption: str | None = None,
     compact: bool = False,
+    matrix: bool = False,
 ) -> Html:
-    """A table; cells are escaped unless they are HTML. ``compact`` keeps it as narrow as its content."""
+    """A table; cells are escaped unless they are HTML.
+
+    ``compact`` keeps it as narrow as its content. A ``matrix`` keeps its columns on a narrow screen, where it scrolls
+    in its own box.
+    """
     known = [column if isinstance(column, Column) else Column(column) for column in columns]
     head = tag("tr", *(tag("th", column.title, scope="col", class_=column.kind) for column in known))
     body = [
-        tag("tr", *(tag("td", cell, class_=column.kind) for column, cell in zip(known, row, strict=True)))
+        tag(
+            "tr",
+            *(
+                tag("td", cell, class_=column.kind, data_label=column.title or None)
+                for column, cell in zip(known, row, strict=True)
+            ),
+        )
         for row in rows
     ]
-    whole = tag("table", tag("thead", head), tag("tbody", join(body)), class_="compact" if compact else None)
+    whole = tag(
+        "table",
+        tag("thead", head),
+        tag("tbody", join(body)),
+        class_="compact" if compact else "matrix" if matrix else None,
+    )
     # Focusable, so that it can be scrolled with the keyboard alone; the caption stays when the table moves.
     box = tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
     return join([tag("p", caption, class_="caption") if caption else "", box])

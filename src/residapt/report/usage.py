@@ -22,16 +22,16 @@ def usage_section(data: RunData) -> Section | None:
     run = data.path
     items = [
         ("Classify new images", run_command("predict", run, "images/", "-o", "predictions.csv")),
-        ("Measure it, where you have labels", run_command("eval", run, "labelled/")),
-        ("Take it elsewhere: ONNX for other languages and phones", run_command("export", run, "--format", "onnx")),
-        ("See layers, ranks and sizes", run_command("inspect", run)),
+        ("Score it on labelled images", run_command("eval", run, "labelled/")),
+        ("Export it: ONNX for other languages and phones", run_command("export", run, "--format", "onnx")),
+        ("Show layers, ranks and sizes", run_command("inspect", run)),
     ]
     parts: list[object] = []
     for title, text in items:
         parts += [tag("p", title), command(text)]
     if data.summary.verdict.handed_out == "adapted":
         parts += [tag("p", "In Python, on top of the network you already have"), command(_python(run / "adapter"))]
-    return Section("use", "How to use the result", join(parts), "Use it")
+    return Section("use", "How to use the result", join(parts), "Use it", folds=True)
 
 
 def _python(adapter: Path) -> str:

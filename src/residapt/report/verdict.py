@@ -1,4 +1,4 @@
-"""Did it help? The verdict, the scores it rests on, and the accuracies where labels were given to score with."""
+"""Did it help? The verdict, the scores behind it, and accuracies where labelled images were given for scoring."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from residapt.report.page import Section, badge, command, note, tiles
 from residapt.report.run_data import RunData
 from residapt.report.tables import Column, table
 from residapt.report.usage import run_command
-from residapt.report.words import count, duration, number, plural, signed
+from residapt.report.words import count, duration, number, plural, score_name, signed
 from residapt.storage.summary import Accuracy, RunSummary, Verdict
 
 MEANING = {
-    True: "The new classes fit the groups that the target images form by themselves better than the old ones did.",
-    None: "The scores disagree or hardly changed: look at the examples below, or score it with a few labelled images.",
-    False: "By the scores, the adapted network looks worse on the target than the source network.",
+    True: "The new predictions agree better with the groups that the target images form by themselves.",
+    None: "The scores disagree or hardly changed. Look at the examples below, or score it on labelled images.",
+    False: "Judging by the scores, the adapted network is worse on the target than the source network.",
 }
-"""What the verdict says, in plain words."""
+"""What the verdict means."""
 CLEAR = 1.0
 """Points of accuracy that count as a difference in words."""
 STAMPS = {
     "held-out": "held-out: the images were not used in training in any way.",
-    "transductive": "transductive: the images were seen in training, without their labels; expect less on new images.",
+    "transductive": "transductive: the images were used in training, without their labels; expect less on new images.",
 }
 
 
@@ -67,8 +67,8 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     if verdict.helped is None:
         return "It is not clear whether adaptation helped.", "warning"
     if verdict.handed_out == "source":
-        return "Adaptation did not help, so you get the source network back.", "bad"
-    return "Adaptation seems to have done harm, and was kept because you asked for it.", "bad"
+        return "Adaptation did not help: the source network was selected.", "bad"
+    return "Adaptation seems to have made it worse; the adapted network was selected because of --force.", "bad"
 
 
 def verdict_section(data: RunData) -> Section:
@@ -79,7 +79,7 @@ def verdict_section(data: RunData) -> Section:
     line, kind = headline(summary.verdict)
     body = [
         tag("p", line, class_=f"headline {kind}"),
-        tag("p", _handed_out(summary)),
+        tag("p", _selected(summary)),
         tag("ul", *(tag("li", _sentence(reason)) for reason in summary.verdict.reasons))
         if summary.verdict.reasons
         else "",
@@ -103,13 +103,13 @@ def _unfinished(data: RunData) -> Html:
     )
 
 
-def _handed_out(summary: RunSummary) -> Html:
+def _selected(summary: RunSummary) -> Html:
     what = "the adapted network" if summary.verdict.handed_out == "adapted" else "the source network, unchanged"
     which = f" (checkpoint: {summary.selected})" if summary.verdict.handed_out == "adapted" else ""
     return join(
         [
             MEANING[summary.verdict.helped],
-            " This was judged without a single target label. ",
+            " No target label was used for this judgement. ",
             tag("code", "model.safetensors"),
             f" holds {what}{which}.",
         ]
@@ -124,7 +124,7 @@ def _labels_disagree(summary: RunSummary) -> list[Html]:
         return [note("The labelled images say otherwise: accuracy fell. Trust the labels.", "bad")]
     if not summary.verdict.helped and min(gains) > CLEAR:
         text = (
-            "The labelled images say otherwise: accuracy rose. Trust the labels; --force hands out the adapted network."
+            "The labelled images say otherwise: accuracy rose. Trust the labels; --force selects the adapted network."
         )
         return [note(text, "warning")]
     return []
@@ -154,7 +154,7 @@ def _notes_link(data: RunData, summary: RunSummary) -> Html:
     notes = {note.text for note in data.metrics.notes} | set(summary.notes)
     if not notes:
         return Html("")
-    text = f"{plural(len(notes), 'note')} about this run: read before you rely on it."
+    text = f"{plural(len(notes), 'health note')}: read before you rely on the result."
     return note(tag("a", text, href="#health"), "warning")
 
 
@@ -172,10 +172,10 @@ def accuracy_section(data: RunData) -> Section | None:
         parts += [_accuracy_table(sets), *(tag("p", STAMPS[stamp], class_="muted small") for stamp in _stamps(sets))]
     else:
         parts.append(
-            tag("p", "No labelled images were given to score with (--evaluate DIR), so there is no accuracy here.")
+            tag("p", "No labelled images were given for scoring (--evaluate DIR), so there is no accuracy here.")
         )
     if data.summary.scores:
-        parts += [tag("h3", "Scores that need no label"), _score_table(data.summary.scores)]
+        parts += [tag("h3", "Label-free scores"), _score_table(data.summary.scores)]
     return Section("scores", "Accuracy and scores", join(parts), "Scores")
 
 
@@ -206,7 +206,7 @@ def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
         Column(""),
         Column("before", True),
         Column("after", True),
-        Column("what it asks", wide=True),
+        Column("what it measures", wide=True),
     ]
     rows = []
     for name, (before, after) in scores.items():
@@ -214,8 +214,8 @@ def _score_table(scores: dict[str, tuple[float, float]]) -> Html:
         kind = _kind(after - before, margin)
         word = {"good": "better", "bad": "worse", "": "same"}[kind]
         explanation = SCORES[name].explanation if name in SCORES else ""
-        rows.append((name.replace("_", " "), badge(word, kind), number(before), number(after), explanation))
-    return table(columns, rows, caption="Higher is better for each of them.")
+        rows.append((score_name(name), badge(word, kind), number(before), number(after), explanation))
+    return table(columns, rows, caption="Higher is better.")
 
 
 def _kind(change: float, margin: float) -> str:

@@ -33,3 +33,11 @@ def duration(seconds: float) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """1 layer, 2 layers."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+SCORE_NAMES = {"infomax": "InfoMax", "bnm": "BNM", "snd": "SND", "class_ami": "ClassAMI", "dev": "DEV", "devn": "DEVN"}
+
+
+def score_name(key: str) -> str:
+    """A label-free score as publications write it."""
+    return SCORE_NAMES.get(key, key.replace("_", " "))

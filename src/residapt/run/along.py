@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 from residapt.data.domains import Images, Labelled
 from residapt.data.split import Part, part_of
@@ -10,7 +11,8 @@ from residapt.errors import DataError
 from residapt.evaluate.collect import collect
 from residapt.evaluate.evidence import Evidence, subset
 from residapt.evaluate.predict import Evaluation, accuracy
-from residapt.evaluate.scores import score
+from residapt.evaluate.scores import comparable, score
+from residapt.streams import Stream
 from residapt.train import Callback, Method
 from residapt.train.callbacks import CallbackState
 from residapt.train.metrics import MetricsFile
@@ -25,6 +27,7 @@ LOOKED_AT = 500
 class ScoresAlong(Callback):
     """Every ``every`` steps: label-free scores, and accuracy where there are labels to score with.
 
+    Step 0 is the source network on the target. No two records are closer together than half of ``every``.
     With ``select`` a copy of the method is kept whenever that score is higher than ever before. Accuracies are for
     the record alone: they are computed after the choice and never looked at here.
     """
@@ -43,11 +46,19 @@ class ScoresAlong(Callback):
         self.target = Part(target, subset(len(target), LOOKED_AT, seed=0))
         self.every, self.select, self.evaluation, self.metrics = every, select, evaluation, metrics
         self.best: tuple[float, int, Method] | None = None
-        self._looked = -1
+        self._looked, self._steps = -1, 0
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        """Look at the source network, which the source stream still is."""
+        self._steps = steps
+        if step == 0 and self.every:
+            values = self._scores(method, "source")
+            self._record(method, 0, values, "source")
 
     def on_step(self, method: Method, step: int) -> None:
         """Look when it is time."""
-        if self.every and step % self.every == 0:
+        near_the_end = 0 < self._steps - step < self.every / 2  # on_end looks soon
+        if self.every and step % self.every == 0 and not near_the_end:
             self._look(method, step)
 
     def on_end(self, method: Method, step: int) -> None:
@@ -80,30 +91,32 @@ class ScoresAlong(Callback):
 
     def _look(self, method: Method, step: int) -> None:
         self._looked = step
-        device = next(method.parameters()).device
-        evidence = collect(method.two, self.held_out, self.target, target_stream="target", device=device)
-        names = QUICK if self.select in ("last", *QUICK) else (*QUICK, self.select)
-        values = scores_of(evidence, names)
+        values = self._scores(method, "target")
         if self.select in values and (self.best is None or values[self.select] > self.best[0]):
             self.best = (values[self.select], step, copy.deepcopy(method))
-        self._record(method, step, values)
+        self._record(method, step, values, "target")
 
-    def _record(self, method: Method, step: int, values: dict[str, float]) -> None:
+    def _scores(self, method: Method, stream: Stream) -> dict[str, float]:
+        device = next(method.parameters()).device
+        evidence = collect(method.two, self.held_out, self.target, target_stream=stream, device=device)
+        return scores_of(evidence, QUICK if self.select in ("last", *QUICK) else (*QUICK, self.select))
+
+    def _record(self, method: Method, step: int, values: dict[str, float], stream: Stream) -> None:
         if self.metrics is None:
             return
         self.metrics.write("scores", step=step, values=values)
         shown = {"source, held out": 100.0 * values["source_accuracy"]}
         if self.evaluation is not None:
-            shown[self.evaluation.name] = accuracy(method, self.evaluation)
+            shown[self.evaluation.name] = accuracy(method, replace(self.evaluation, stream=stream))
         self.metrics.write("accuracy", step=step, values=shown)
 
 
 def scores_of(evidence: Evidence, names: tuple[str, ...]) -> dict[str, float]:
-    """The named scores; one that needs more samples than there are is left out."""
+    """The named scores, on scales that do not depend on how many images there are; one that needs more is left out."""
     found = {}
     for name in names:
         try:
-            found[name] = score(name, evidence)
+            found[name] = comparable(name, score(name, evidence), evidence)
         except DataError:
             continue
     return found

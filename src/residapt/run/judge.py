@@ -9,14 +9,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from residapt.evaluate.calibration import beyond_source, fit_temperature, unusualness
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
 from residapt.evaluate.guard import compare
 from residapt.evaluate.scores import SCORES
 from residapt.report import write_report
 from residapt.run.along import scores_of
-from residapt.run.label_scores import LabelScores, score_labelled
-from residapt.run.pictures import changed_predictions, project
+from residapt.run.label_scores import LabelScores, Stage, score_labelled
+from residapt.run.pictures import changed_predictions, project, unusual_images
 from residapt.run.request import Plan
 from residapt.run.stages import Adapted
 from residapt.storage import base_hashes, save_pretrained
@@ -52,7 +53,8 @@ def finish(plan: Plan, run: RunDirectory | None, source: nn.Module, adapted: Ada
     adapted.method.eval()
     before, after = _evidence(plan, source, adapted.method)
     verdict = _judge(plan, before, after)
-    scored = score_labelled(plan, source, adapted.method)
+    temperatures = _temperatures(before, after)
+    scored = score_labelled(plan, source, adapted.method, temperatures)
     plan.seconds["scoring"] = time.monotonic() - started
     summary = _summary(plan, adapted, before, after, verdict, scored)
     finished = Finished(summary, adapted.method, source, plan)
@@ -66,6 +68,12 @@ def _evidence(plan: Plan, source: nn.Module, method: Method) -> tuple[Evidence, 
     before = collect(plain, plan.held_out, plan.seen, target_stream="source", device=plan.device)
     after = collect(method.two, plan.held_out, plan.seen, target_stream="target", device=plan.device)
     return before, after
+
+
+def _temperatures(before: Evidence, after: Evidence) -> dict[Stage, float]:
+    """Fitted on held-out source images, since the target's labels are for scoring only."""
+    stages: tuple[tuple[Stage, Evidence], ...] = (("source_only", before), ("adapted", after))
+    return {stage: fit_temperature(seen.source_logits, seen.source_labels) for stage, seen in stages}
 
 
 def _judge(plan: Plan, before: Evidence, after: Evidence) -> Verdict:
@@ -86,6 +94,7 @@ def _summary(
     first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
+    unusual = unusualness(after).argsort(descending=True, stable=True)
     notes = list(adapted.notes)
     if len(plan.sample) < len(plan.target):
         notes.append(f"scores and changes were found on {len(plan.sample)} of {len(plan.target)} target images.")
@@ -111,6 +120,10 @@ def _summary(
         projection=project(before, after),
         notes=notes,
         selected=adapted.selected,
+        temperature=fit_temperature(after.source_logits, after.source_labels),
+        calibrations=scored.calibrations,
+        unusual=unusual_images(unusual, new, plan.target, plan.sample, plan.classes, plan.input),
+        unusual_count=int(beyond_source(after).sum()),
     )
 
 

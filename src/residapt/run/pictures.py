@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -15,11 +14,11 @@ from residapt.data.domains import Images
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence, subset
 from residapt.storage.metadata import Input
-from residapt.storage.summary import ChangedPrediction, Projection
+from residapt.storage.summary import ChangedPrediction, Projection, UnusualImage
 
 MOST_EXAMPLES = 24
-MOST_ALIKE = 3
-"""Examples with the same two classes."""
+MOST_UNUSUAL = 12
+GOLDEN = (5**0.5 - 1) / 2
 MOST_POINTS = 400
 """Points of each domain in the projection."""
 SIDE = 96
@@ -29,28 +28,57 @@ SIDE = 96
 def changed_predictions(
     before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
 ) -> list[ChangedPrediction]:
-    """The surest of the images whose class changed, few of each kind; the logits are of the images at ``sample``."""
+    """Images whose class changed, from all new classes and all levels of confidence, the most confident first."""
     probability, new = after.softmax(1).max(1)
     old = before.argmax(1)
-    order = probability.argsort(descending=True, stable=True)
-    alike: Counter[tuple[int, int]] = Counter()
+    changed = (old != new).nonzero().flatten()
     found: list[ChangedPrediction] = []
-    for place in order[(old != new)[order]].tolist():
-        kind = (int(old[place]), int(new[place]))
-        if alike[kind] >= MOST_ALIKE or len(found) >= MOST_EXAMPLES:
-            continue
-        alike[kind] += 1
+    for place in spread_sample(new[changed], probability[changed], changed, MOST_EXAMPLES).tolist():
         index = int(sample[place])
         found.append(
             ChangedPrediction(
                 path=target.name(index),
-                before=classes[kind[0]],
-                after=classes[kind[1]],
+                before=classes[int(old[place])],
+                after=classes[int(new[place])],
                 probability=float(probability[place]),
                 thumbnail=thumbnail(target.plain, index, form),
             )
         )
     return found
+
+
+def spread_sample(kinds: Tensor, values: Tensor, items: Tensor, most: int) -> Tensor:
+    """At most ``most`` of ``items``: equally many of each kind, evenly over its values; largest values first."""
+    order = values.argsort(stable=True)
+    groups = sorted((order[kinds[order] == kind] for kind in sorted(set(kinds.tolist()))), key=len, reverse=True)
+    taken = [0] * len(groups)
+    while sum(taken) < min(most, len(items)):
+        for number, group in enumerate(groups):
+            if taken[number] < len(group) and sum(taken) < most:
+                taken[number] += 1
+    chosen = []
+    for number, (group, count) in enumerate(zip(groups, taken, strict=True)):
+        # Kinds begin at different places, so that kinds with one item each are not all taken in the middle.
+        shares = (torch.arange(count, dtype=torch.float64) + (number + 1) * GOLDEN % 1) / max(count, 1)
+        chosen.append(group[(shares * len(group)).long()])
+    everything = torch.cat(chosen) if chosen else order
+    return items[everything[values[everything].argsort(descending=True, stable=True)]]
+
+
+def unusual_images(
+    places: Tensor, logits: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
+) -> list[UnusualImage]:
+    """The first of the images at ``places`` with what is predicted for them."""
+    probability, predicted = logits.softmax(1).max(1)
+    return [
+        UnusualImage(
+            path=target.name(int(sample[place])),
+            predicted=classes[int(predicted[place])],
+            probability=float(probability[place]),
+            thumbnail=thumbnail(target.plain, int(sample[place]), form),
+        )
+        for place in places[:MOST_UNUSUAL].tolist()
+    ]
 
 
 def thumbnail(images: Images, index: int, form: Input) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from residapt.errors import DataError
+from residapt.evaluate.calibration import Calibration
 from residapt.evaluate.metrics import Detection
 from residapt.settings import Settings
 from residapt.storage.metadata import Input as Input
@@ -92,6 +93,36 @@ class Projection(Settings):
     """Target features, target stream."""
 
 
+class ScoredCalibration(Settings):
+    """How far the confidence on a scored set can be relied on, and which classes are confused there."""
+
+    name: str
+    """What was scored, for instance a folder."""
+    stage: Literal["source_only", "adapted"]
+    """Before or after adaptation."""
+    protocol: Literal["transductive", "held-out"]
+    """Whether the images were seen, unlabelled, in training."""
+    plain: Calibration
+    """Of the network's probabilities as they are."""
+    scaled: Calibration
+    """With the temperature that was fitted on held-out source images."""
+    confusion: list[list[int]]
+    """Counts: a row for each true class, a column for each predicted one."""
+
+
+class UnusualImage(Settings):
+    """A target image that looks least like any class."""
+
+    path: str
+    """The image, relative to the target folder, or its index."""
+    predicted: str
+    """Predicted class."""
+    probability: float
+    """Its probability."""
+    thumbnail: str = ""
+    """Small JPEG as base64."""
+
+
 class RunSummary(Settings):
     """Everything the report shows that is not in metrics.jsonl or config.toml."""
 
@@ -137,6 +168,14 @@ class RunSummary(Settings):
     """Health notes, in plain words."""
     selected: str = "last"
     """Which checkpoint was handed out."""
+    temperature: float | None = None
+    """Divide the adapted network's logits by it for calibrated probabilities; fitted on held-out source images."""
+    calibrations: list[ScoredCalibration] = []
+    """Calibration and confusion on the scored sets."""
+    unusual: list[UnusualImage] = []
+    """Target images that look least like any class, the most unusual first."""
+    unusual_count: int = 0
+    """How many of the scored target images are more unusual than 99 % of the held-out source images."""
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:

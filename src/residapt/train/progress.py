@@ -1,74 +1,69 @@
-"""Progress for people: a bar on a terminal, plain lines elsewhere."""
+"""Progress for people: a bar and the present losses on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from weakref import WeakKeyDictionary
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from residapt.train.callbacks import Callback, StepInfo
 from residapt.train.method import Method
 
 PLAIN_SECONDS = 10.0
 """Time between two plain lines, so that a log file stays readable."""
+NARROWEST_BAR = 10
 
 
 class ProgressBar(Callback):
-    """What is happening, how long it will take, losses by name, domain accuracy and the sum of ranks."""
+    """What is happening, how long it will take, losses by name, domain accuracy and the sum of ranks.
+
+    A terminal has two lines: steps, bar and time left on the first, which fit into 60 columns; as many numbers as
+    fit on the second.
+    """
 
     def __init__(self, title: str, console: Console) -> None:
         self.title, self.console = title, console
-        self._progress: Progress | None = None
-        self._task = TaskID(0)
+        self._lines: _TwoLines | None = None
         self._started = self._printed = 0.0
         self._from = 0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Open the bar."""
         self._started, self._from = time.monotonic(), step
+        _open_bars[self.console] = self
         if not self.console.is_terminal:
-            self.console.print(f"{self.title}: {steps - step} steps", markup=False, highlight=False)
+            _print(self.console, f"{self.title}: {steps - step} steps")
             return
-        columns = [
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total}"),
-        ]
-        self._progress = Progress(
-            *columns,
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=self.console,
-        )
-        self._task = self._progress.add_task(self.title, total=steps, completed=step, state="")
-        self._progress.start()
+        self._lines = _TwoLines(self.title, self.console, step, steps)
+        self._lines.start()
 
     def on_step(self, method: Method, step: int) -> None:
         """Move the bar."""
-        if self._progress is not None:
-            self._progress.update(self._task, completed=step)
+        if self._lines is not None:
+            self._lines.update(self._lines.bar, completed=step)
 
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Show losses and ranks."""
-        state = describe(info)
-        if self._progress is not None:
-            self._progress.update(self._task, state=state)
+        numbers = describe(info)
+        if self._lines is not None:
+            self._lines.numbers = numbers
         elif time.monotonic() - self._printed >= PLAIN_SECONDS or info.step == info.steps:
             self._printed = time.monotonic()
             passed = self._printed - self._started
             left = passed / max(info.step - self._from, 1) * (info.steps - info.step)
-            self.console.print(
-                f"{self.title}: step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left, {state}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            told = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
+            _print(self.console, ", ".join([f"{self.title}: {told}", *numbers]))
 
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """Show a note above the bar."""
-        self.console.print(f"note: {notice}", markup=False, highlight=False, soft_wrap=True)
+        _print(self.console, f"note: {notice}")
 
     def on_end(self, method: Method, step: int) -> None:
         """Close the bar."""
@@ -76,14 +71,105 @@ class ProgressBar(Callback):
 
     def close(self) -> None:
         """Give the terminal back, also after an interruption."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        if _open_bars.get(self.console) is self:
+            del _open_bars[self.console]
+        if self._lines is not None:
+            self._lines.stop()
+            self._lines = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Show ``name`` in place of the numbers; see :func:`phase`."""
+        if self._lines is None:
+            yield
+            return
+        before, self._lines.phase = self._lines.phase, name
+        self._lines.refresh()
+        try:
+            yield
+        finally:
+            if self._lines is not None:
+                self._lines.phase = before
 
 
-def describe(info: StepInfo) -> str:
+_open_bars: WeakKeyDictionary[Console, ProgressBar] = WeakKeyDictionary()
+"""The bar of each console: a console has one place for what is going on."""
+
+
+@contextmanager
+def phase(name: str, console: Console) -> Iterator[None]:
+    """Show by name what is going on besides steps, such as "computing scores", until the block ends.
+
+    Under a bar the name takes the place of the numbers. Otherwise a terminal shows it with a spinner, and a log has a
+    line. What happens many times during training is not repeated in a log.
+
+    Args:
+        name: What is going on, as a participle: "computing scores", "evaluating", "writing the report".
+        console: Where to show it.
+    """
+    bar = _open_bars.get(console)
+    if bar is not None:
+        with bar.phase(name):
+            yield
+    elif console.is_terminal:
+        with console.status(Text(f"{name} ...")):
+            yield
+    else:
+        _print(console, f"{name} ...")
+        yield
+
+
+def describe(info: StepInfo) -> list[str]:
     """Losses by name, then the sum of all ranks."""
-    words = [f"{name} {value:.3g}" for name, value in info.values.items() if name != "total"]
+    numbers = [f"{name} {value:.3g}" for name, value in info.values.items() if name != "total"]
     if info.ranks:
-        words.append(f"ranks {sum(left + right for left, right in info.ranks.values())}")
-    return ", ".join(words)
+        numbers.append(f"ranks {sum(left + right for left, right in info.ranks.values())}")
+    return numbers
+
+
+def fitting(words: Iterable[str], width: int) -> str:
+    """As many words as fit into ``width`` columns, each whole."""
+    line = ""
+    for word in words:
+        longer = f"{line}, {word}" if line else word
+        if len(longer) > width:
+            break
+        line = longer
+    return line
+
+
+class _TimeLeft(ProgressColumn):
+    """1:23:45 left."""
+
+    def render(self, task: Task) -> Text:
+        seconds = None if task.finished else task.time_remaining
+        told = "" if task.finished else "-:--:--" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))
+        return Text(f"{told} left" if told else "done", style="progress.remaining", no_wrap=True)
+
+
+class _TwoLines(Progress):
+    """The bar, and below it the present phase or numbers."""
+
+    def __init__(self, title: str, console: Console, step: int, steps: int) -> None:
+        # The title gives way where there is little room; a bar of a fixed width leaves the rest on the line.
+        columns = (
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            BarColumn(bar_width=NARROWEST_BAR if console.width < 80 else 2 * NARROWEST_BAR),
+            TextColumn("{task.completed}/{task.total}", table_column=Column(no_wrap=True)),
+            _TimeLeft(table_column=Column(no_wrap=True)),
+        )
+        self.numbers: list[str] = []
+        self.phase = ""
+        self._room = console.width - 2
+        super().__init__(*columns, console=console, expand=True)
+        self.bar: TaskID = self.add_task(title, total=steps, completed=step)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Both lines."""
+        yield self.make_tasks_table(self.tasks)
+        line = f"{self.phase} ..." if self.phase else fitting(self.numbers, self._room)
+        yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
