@@ -93,7 +93,7 @@ def test_every_method_resumes(name: str, tmp_path: Path) -> None:
     assert_bit_equal(weights(whole), weights(run_stopped(name, tmp_path, 7, every=4, steps=9)))
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd", "rmsprop", "adadelta"])
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "adadelta"])
 def test_every_optimiser_resumes_after_a_prune(kind: str, tmp_path: Path) -> None:
     whole = tiny_trainer("rpt", optimizer=kind)
     whole.run()
