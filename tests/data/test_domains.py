@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from residapt.data.batches import Batch
-from residapt.data.domains import DomainPair, Labelled, TensorImages, pair_from_tensors
+from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import DataError
 
 
@@ -56,7 +56,9 @@ def test_a_data_set_with_labels_in_it_is_no_target() -> None:
 
 
 def test_a_pair_of_tensors_has_no_argument_for_target_labels() -> None:
-    pair = pair_from_tensors(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]), torch.randn(5, 2))
+    pair = DomainPair(
+        Labelled(TensorImages(torch.randn(4, 2)), torch.tensor([0, 1, 0, 1])), TensorImages(torch.randn(5, 2))
+    )
     assert len(pair.source.images) == 4
     assert len(pair.target) == 5
     assert pair.few is None

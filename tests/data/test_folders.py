@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from residapt.data.folders import FileImages, decode_all, scan_labelled, scan_source, scan_target
-from residapt.data.prepare import Normalise
+from residapt.data.preprocess import Normalise
 from residapt.errors import DataError
 
 FORM = SimpleNamespace(size=8, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear")

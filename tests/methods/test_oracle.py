@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from residapt.data.domains import DomainPair, Labelled, TensorImages, pair_from_tensors
+from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, build_method, is_oracle, method_names, training_pair
 from residapt.methods.fit import make_trainer
@@ -15,7 +15,7 @@ from residapt.train import TrainConfig
 @pytest.fixture
 def pair(make_mlp_batch):
     batch = make_mlp_batch()
-    return pair_from_tensors(batch.source.float(), batch.labels, batch.target.float())
+    return DomainPair(Labelled(TensorImages(batch.source.float()), batch.labels), TensorImages(batch.target.float()))
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from residapt.errors import ConfigError, ModelError
-from residapt.models import LeNet
+from residapt.models import InputSpec, LeNet
 from residapt.rank.prune import prune_transform
-from residapt.storage import AdapterMetadata, Input, base_hashes, load, read_config, save_pretrained
+from residapt.storage import AdapterMetadata, base_hashes, load, read_config, save_pretrained
 from residapt.storage.base_network import named_tensors, tensor_hash
 from residapt.storage.metadata import from_properties, to_properties
 from residapt.streams import TwoStream
@@ -30,7 +30,7 @@ METADATA = AdapterMetadata(
     method="rpt",
     classes=("cat", "dog", "<b>bird</b>"),
     model="lenet",
-    input=Input(size=16, channels=1, mean=(0.5,), std=(0.25,), interpolation="bicubic"),
+    input=InputSpec(size=16, channels=1, mean=(0.5,), std=(0.25,), interpolation="bicubic"),
 )
 NETS = ["mlp", "lenet", "resnet", "conv1d", "transformer", "tied"]
 

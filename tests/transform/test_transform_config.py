@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from residapt.errors import ConfigError
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.streams import TwoStream
 from residapt.transform import TransformConfig
 from residapt.transform.config import resolve_nonlinearity

@@ -87,7 +87,7 @@ class Labelled:
         object.__setattr__(self, "labels", self.labels.long())
 
     def check_classes(self, num_classes: int, name: str) -> None:
-        """Refuse class indices that the network has no output for."""
+        """Reject class indices that the network has no output for."""
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= num_classes:
             bad = low if low < 0 else high
@@ -117,12 +117,3 @@ class DomainPair:
                 f"the target must be images without labels, got {type(self.target).__name__}. "
                 "Give TensorImages, or another object with __len__ and fetch(index, generator)."
             )
-
-
-def pair_from_tensors(
-    source: Tensor, labels: Tensor, target: Tensor, transform: BatchTransform | None = None
-) -> DomainPair:
-    """A pair of tensors in memory; the same transform for both domains."""
-    return DomainPair(
-        Labelled(TensorImages(source, transform, name="source"), labels), TensorImages(target, transform, name="target")
-    )

@@ -106,5 +106,5 @@ def build(model: nn.Module, config: MethodConfig, example: Tensor) -> ADDA:
     """ADDA: a target network that a domain classifier takes for the fixed source network. Tzeng et al. 2017."""
     two = SeparateStreams(model, config.transform)
     adversary = build_own_discrepancy(config.discrepancy, "flip", two, example, method="adda")
-    assert isinstance(adversary, Adversarial)  # every other kind has been refused
+    assert isinstance(adversary, Adversarial)  # every other kind has been rejected
     return ADDA(two, adversary, config)

@@ -144,13 +144,13 @@ class AdaptingMethod(Method):
         reason = self.prior.refresh()
         if reason is not None and int(self.prior.counts[1]) == 1:
             self._remarks.append(
-                f"an estimate of the target's class frequencies was refused and the last one kept, because {reason}."
+                f"an estimate of the target's class frequencies was rejected and the last one kept, because {reason}."
             )
 
     def remarks(self) -> list[str]:
-        """The first refused estimate."""
-        told, self._remarks = self._remarks, []
-        return told
+        """The first rejected estimate."""
+        messages, self._remarks = self._remarks, []
+        return messages
 
     def notices(self) -> list[str]:
         """What became of the estimates."""

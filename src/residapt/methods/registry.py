@@ -55,7 +55,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def check_method(name: str) -> None:
-    """Refuse a name that no method has, with the nearest one."""
+    """Reject a name that no method has, with the nearest one."""
     if name not in _METHODS:
         near = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""

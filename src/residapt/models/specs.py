@@ -68,7 +68,7 @@ def _build(spec: str, num_classes: int, in_channels: int, image_size: int | None
 
 
 def _native(spec: str, **options: int) -> nn.Module:
-    """A network of ours, refused before it takes memory: its size grows with the square of the images' sides."""
+    """A network of ours, rejected before it takes memory: its size grows with the square of the images' sides."""
     network = NATIVE[spec].network
     with torch.device("meta"):
         needed = sum(p.numel() * p.element_size() for p in network(**options).parameters())

@@ -14,7 +14,7 @@ from torch import Tensor
 from residapt.data.domains import Images
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence, subset
-from residapt.storage.metadata import Input
+from residapt.models import InputSpec
 from residapt.storage.summary import ChangedPrediction, Projection
 
 MOST_EXAMPLES = 24
@@ -27,7 +27,7 @@ SIDE = 96
 
 
 def changed_predictions(
-    before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
+    before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: InputSpec
 ) -> list[ChangedPrediction]:
     """The surest of the images whose class changed, few of each kind; the logits are of the images at ``sample``."""
     probability, new = after.softmax(1).max(1)
@@ -53,7 +53,7 @@ def changed_predictions(
     return found
 
 
-def thumbnail(images: Images, index: int, form: Input) -> str:
+def thumbnail(images: Images, index: int, form: InputSpec) -> str:
     """A small JPEG as base64; nothing for what is no picture."""
     x = images.fetch(torch.tensor([index]), torch.Generator().manual_seed(0))[0]
     if x.ndim != 3 or x.shape[0] not in (1, 3):

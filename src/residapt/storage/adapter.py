@@ -70,7 +70,7 @@ def save_pretrained(
 
 
 def load(model: nn.Module, path: Path | str) -> TwoStream:
-    """The two-stream model of an adapter on its base network; another network is refused.
+    """The two-stream model of an adapter on its base network; another network is rejected.
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
     base cost little more memory than the base. Batch-norm statistics are each adapter's own.
@@ -186,7 +186,7 @@ def _load_statistics(two: TwoStream, tensors: Mapping[str, Tensor], what: str) -
 def _require(
     tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], what: str, dtype: str | None = None
 ) -> Tensor:
-    """A tensor of the file, refused unless it is as the configuration says."""
+    """A tensor of the file, rejected unless it is as the configuration says."""
     tensor = tensors.get(name)
     if tensor is None:
         raise ModelError(f"{what}: tensor '{name}' is not in {WEIGHTS}. Get the adapter again.")

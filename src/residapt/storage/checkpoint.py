@@ -119,7 +119,7 @@ def read_folder(folder: Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a checkpoint with a file that is missing, cut short or changed."""
+    """Reject a checkpoint with a file that is missing, cut short or changed."""
     try:
         manifest = Manifest.parse(_read_json(folder / MANIFEST), where=str(folder / MANIFEST))
     except ModelError:

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from residapt.data.labels import NAME, check_few, open_few, same_images, with_few
+from residapt.data.labelled_target import NAME, check_few, open_few, same_images, with_few
 from residapt.data.labels_csv import read_label_file
-from residapt.data.labels_record import check_unchanged, read_records, records_of, write_records
+from residapt.data.labelled_target import check_unchanged, read_records, records_of, write_records
 from residapt.data.sources import Reading, open_target
 from residapt.errors import DataError
 from residapt.models import InputSpec
 
 CLASSES = ("cat", "dog", "great owl")
-READING = Reading(InputSpec(8, 1, (0.5,), (0.5,)), augment=False)
+READING = Reading(InputSpec(size=8, channels=1, mean=(0.5,), std=(0.5,)), augment=False)
 
 
 def draw(path: Path, seed: int) -> Path:
