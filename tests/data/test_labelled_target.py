@@ -14,9 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from residapt.data.labelled_target import NAME, check_few, open_few, same_images, with_few
+from residapt.data.labelled_target import (
+    NAME,
+    check_few,
+    check_unchanged,
+    open_few,
+    read_records,
+    records_of,
+    same_images,
+    with_few,
+    write_records,
+)
 from residapt.data.labels_csv import read_label_file
-from residapt.data.labelled_target import check_unchanged, read_records, records_of, write_records
 from residapt.data.sources import Reading, open_target
 from residapt.errors import DataError
 from residapt.models import InputSpec

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-from residapt.data.preprocess import Normalise, augment
-
 import math
 
 import pytest
@@ -14,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residapt.data import preprocess
-from residapt.data.preprocess import resize, to_float, to_grey, to_rgb
+from residapt.data.preprocess import Normalise, augment, resize, to_float, to_grey, to_rgb
 from residapt.errors import ConfigError, DataError
 
 
