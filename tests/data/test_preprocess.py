@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from residapt.data import preprocess
 from residapt.data.preprocess import Normalise, augment, resize, to_float, to_grey, to_rgb
@@ -88,11 +86,11 @@ def test_to_float_normalises_each_channel() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    with pytest.raises(DataError, match=r"\(n, 1 or 3, h, w\), got \(2, 2, 4, 4\)"):
+    with pytest.raises(DataError, match=r"\(2, 2, 4, 4\)"):
         to_grey(noise(2, 2, 4, 4))
-    with pytest.raises(DataError, match="mean has 2 values, but the images have 3"):
+    with pytest.raises(DataError, match=r"mean.*\b2\b.*\b3\b"):
         to_float(noise(1, 3, 2, 2), (0.5, 0.5))
-    with pytest.raises(ConfigError, match="got 0"):
+    with pytest.raises(ConfigError, match=r"\b0\b"):
         resize(noise(1, 1, 2, 2), 0)
 
 

@@ -125,7 +125,7 @@ def test_weighted_mmd_of_one_distribution_in_two_proportions_is_zero() -> None:
 
 
 def test_a_weight_for_each_sample_is_needed() -> None:
-    with pytest.raises(DataError, match="each of 4 source samples"):
+    with pytest.raises(DataError, match=r"\b4\b"):
         linear_mmd(normal(4, 2), normal(3, 2), weights=torch.ones(3).double())
 
 

@@ -227,7 +227,7 @@ def test_layer_names(make_mlp, make_mlp_batch):
     assert bool((made.features(source).abs() <= 1).all())  # after tanh, unlike the output of one
     made, source, _ = both(make_mlp(), make_mlp_batch(), "mmd", layer="penultimate")
     assert made.layer == "head:input"
-    with pytest.raises(ModelError, match=r"'haed' is not a module of TinyMLP. Did you mean head"):
+    with pytest.raises(ModelError, match=r"'haed'.*TinyMLP.*\bhead\b"):
         both(make_mlp(), make_mlp_batch(), "flip", layer="haed")
 
 
@@ -240,7 +240,7 @@ def test_a_network_without_linear_layer_needs_a_named_layer(make_mlp_batch):
         def forward(self, x: Tensor) -> Tensor:
             return x * self.scale
 
-    with pytest.raises(ModelError, match=r"Name a layer with discrepancy.layer"):
+    with pytest.raises(ModelError, match=r"discrepancy\.layer"):
         both(Plain(), make_mlp_batch(), "rman")
 
 
@@ -253,7 +253,7 @@ def test_a_bare_linear_layer_reads_its_input(make_mlp_batch):
 @pytest.mark.parametrize(("name", "own"), [("dann", "reversal"), ("coral", "coral"), ("adda", "flip")])
 def test_a_method_that_is_its_discrepancy_refuses_another(make_mlp, make_mlp_batch, name, own):
     example = make_mlp_batch().source
-    with pytest.raises(ConfigError, match=f"does not go with method '{name}'"):
+    with pytest.raises(ConfigError, match=f"'{name}'"):
         build_method(name, make_mlp(), MethodConfig(discrepancy=DiscrepancyConfig(kind="mmd")), example=example)
     build_method(name, make_mlp(), MethodConfig(discrepancy=DiscrepancyConfig(kind=own)), example=example)
 

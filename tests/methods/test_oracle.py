@@ -48,21 +48,19 @@ def test_the_oracle_trains_on_the_labelled_target(make_mlp, make_mlp_batch, pair
     assert found.target is labelled.images
     few = DomainPair(pair.source, pair.target, labelled)
     assert training_pair(method, few).source is labelled
-    with pytest.raises(ConfigError, match="'target_only' is the oracle and needs labelled target images"):
+    with pytest.raises(ConfigError, match="'target_only'"):
         training_pair(method, pair)
 
 
 @pytest.mark.parametrize("name", NEEDY)
 def test_who_needs_labels_says_so_before_training(make_mlp, make_mlp_batch, pair, labelled, name):
     method = build(name, make_mlp, make_mlp_batch)
-    with pytest.raises(
-        ConfigError, match=f"'{name}' learns from labelled target images.* Give some with --target-labels"
-    ):
+    with pytest.raises(ConfigError, match=f"'{name}'.*--target-labels"):
         training_pair(method, pair)
-    with pytest.raises(ConfigError, match="Give some with --target-labels"):
+    with pytest.raises(ConfigError, match="--target-labels"):
         # Labels for scoring are no labels for training.
         training_pair(method, pair, labelled)
-    with pytest.raises(ConfigError, match="Give some with --target-labels"):
+    with pytest.raises(ConfigError, match="--target-labels"):
         method.losses(make_mlp_batch(), 0.0)
     few = DomainPair(pair.source, pair.target, labelled)
     assert training_pair(method, few) is few

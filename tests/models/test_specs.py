@@ -83,9 +83,9 @@ def test_misspelt_specs_get_the_nearest_names(spec: str, hint: str) -> None:
 
 
 def test_values_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(ConfigError, match="num_classes must be 1 or more, got 0"):
+    with pytest.raises(ConfigError, match=r"num_classes.*\b0\b"):
         build_model("lenet", num_classes=0)
-    with pytest.raises(ModelError, match="returned int"):
+    with pytest.raises(ModelError, match=r"\bint\b"):
         build_model(f"{__name__}:not_a_model", num_classes=3)
 
 
@@ -146,7 +146,7 @@ def test_input_specs_of_the_libraries() -> None:
     assert input_spec(tiny_factory(2)) == IMAGENET
     with pytest.raises(ConfigError, match="torchvision:resnet18"):
         input_spec("torchvision:resnet81")
-    with pytest.raises(ConfigError, match="Did you mean lenet"):
+    with pytest.raises(ConfigError, match=r"\blenet\b"):
         input_spec("lennet")
 
 

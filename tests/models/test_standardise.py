@@ -39,7 +39,7 @@ def test_brightness_contrast_and_polarity_of_an_image_do_not_matter() -> None:
     torch.testing.assert_close(standardise(x * scale + 7), standardise(x), atol=5e-3, rtol=0)
     torch.testing.assert_close(standardise(1 - x), -standardise(x))
     assert standardise(torch.full((2, 1, 4, 4), 0.3)).abs().max() < 1e-3
-    with pytest.raises(DataError, match="batch of images"):
+    with pytest.raises(DataError, match=r"\(3,\)"):
         standardise(torch.zeros(3))
 
 
