@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from residapt.errors import DataError, Interrupted
-from residapt.parallel.engines import WorkEngine
-from residapt.parallel.local_engine import LocalEngine
+from residapt.parallel import Pool
+from residapt.parallel.local_pool import LocalPool
 
 Record = dict[str, Any]
 
@@ -106,7 +106,7 @@ def run_pending(
     *,
     out: Path,
     name: Callable[[P], str],
-    engine: WorkEngine | None = None,
+    engine: Pool | None = None,
     on_record: Callable[[Record], None] = lambda record: None,
     on_retry: Callable[[str], None] = lambda text: None,
 ) -> None:
@@ -115,7 +115,7 @@ def run_pending(
         return
     done = 0
     try:
-        with engine or LocalEngine() as workers:
+        with engine or LocalPool() as workers:
             for _, record in workers.map(work, todo, name=name, on_retry=on_retry):
                 append_record(out, record)
                 done += 1

@@ -12,8 +12,8 @@ from residapt.config import load_config
 from residapt.run import Plan, Request, stages
 from residapt.storage.run_directory import RunDirectory
 from residapt.train import Callback, Method
-from residapt.tune.store import StudyConfig
-from residapt.tune.study import tune
+from residapt.tune import StudyConfig, tune
+from residapt.tune.search import PRETRAIN
 
 SEARCH = ("discrepancy.weight=log:0.01..1", "transform.left_rank=choice:2,3")
 
@@ -26,7 +26,7 @@ def small_request(out: Path, **settings: object) -> Request:
     images = centres[labels] + 0.3 * torch.randn(45, 1, 16, 16, generator=random)
     values = {
         "train.steps": 4,
-        "source.steps": 30,
+        f"{PRETRAIN}.steps": 30,
         "train.batch_size": 6,
         "device": "cpu",
         "data.image_size": 16,
@@ -67,4 +67,4 @@ def hang_in_second_trial() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     hang_in_second_trial()
-    tune(small_request(Path(sys.argv[1])), study_config(4))
+    tune(small_request(Path(sys.argv[1])), study_config(3))

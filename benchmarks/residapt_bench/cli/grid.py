@@ -100,7 +100,7 @@ def _run(
     address: str | None,
 ) -> None:
     """Run what has no record yet, and say what each run came to."""
-    from residapt.parallel.engines import make_engine
+    from residapt.parallel import make_engine
     from residapt_bench.digits.grid import run_grid
 
     run_grid(

@@ -41,7 +41,7 @@ def office31(
     ),
 ) -> None:
     """Office-31, six pairs, fully transductive: the paper's table for very deep networks."""
-    from residapt.parallel.engines import make_engine
+    from residapt.parallel import make_engine
     from residapt_bench.office31.execute import run_office
     from residapt_bench.office31.plans import OfficeNetwork, OfficeSource, office_plans
 

@@ -63,7 +63,7 @@ def _grid_command(task: str, prepare: Callable[[Path, Path], None]) -> Callable[
         out: Out = None,
         cache: Cache = CACHE,
     ) -> None:
-        from residapt.parallel.engines import make_engine
+        from residapt.parallel import make_engine
         from residapt_bench.digits.plan import SourceRecipe
         from residapt_bench.drones.execute import run_detection
         from residapt_bench.drones.plans import best_tries, detection_plans

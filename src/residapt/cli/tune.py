@@ -1,8 +1,7 @@
-"""``residapt tune``: search over settings by a score that needs no label of the target."""
+"""``residapt tune``: search over settings by a score that needs no target labels."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +15,9 @@ from residapt.cli.app import app, console, messages
 from residapt.cli.options import AddressOption, EngineOption, JobsOption, TrustOption
 
 if TYPE_CHECKING:
-    from residapt.config import Config
-    from residapt.tune.store import StudyConfig, StudyFolder
+    from residapt.parallel import Pool
+    from residapt.tune.store import StudyConfig, StudyFolder, Trial
     from residapt.tune.study import Study
-    from residapt.tune.trials import Trial
 
 EXAMPLE = (
     "Example: residapt tune -s photos/ -t new_site/ -o study/ --search discrepancy.weight=log:0.1..3 "
@@ -30,44 +28,44 @@ EXAMPLE = (
 @app.command(epilog=EXAMPLE)
 def tune(
     source: Annotated[
-        Path | None, typer.Option("--source", "-s", help="Folder with one folder of images for each class.")
+        Path | None, typer.Option("--source", "-s", help="Labelled images: a folder with a folder for each class.")
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--target", "-t", help="Folder of unlabelled images, at any depth.")
+        Path | None, typer.Option("--target", "-t", help="Folder of unlabelled target images, at any depth.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the study.")] = None,
     search: Annotated[
         list[str] | None,
-        typer.Option("--search", help="KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C. Repeatable."),
+        typer.Option(
+            "--search",
+            help="Setting to search over: KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C. Repeatable.",
+        ),
     ] = None,
-    score: Annotated[
-        str | None, typer.Option(help="Label-free score; the highest wins.", show_default="infomax")
-    ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="How many trials.", show_default="20")] = None,
+    score: Annotated[str | None, typer.Option(help="Label-free score to maximise.", show_default="infomax")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Number of trials.", show_default="20")] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with a study that was stopped; --trials may add to it.")
+        Path | None,
+        typer.Option("--resume", help="Continue the study in this folder; a higher --trials adds trials to it."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="Network, as for residapt adapt.")] = None,
-    weights: Annotated[Path | None, typer.Option("--weights", help="Weights to start from.")] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Pretrained weights (.safetensors, .pth).")] = None,
     base: Annotated[
-        Path | None, typer.Option("--base", help="Run or weights already trained on the source; skips that.")
+        Path | None, typer.Option("--base", help="Run or weights of a network already trained on the source.")
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", help="How to adapt; see residapt methods.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Steps of each trial; chosen if not given.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML file with settings.")] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Adaptation method; see residapt methods.")] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", help="Adaptation steps of each trial.", show_default="from the data")
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file with settings for all trials.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting for all trials: key=value. Repeatable.")
+    ] = None,
     engine: EngineOption = "local",
     jobs: JobsOption = None,
     address: AddressOption = None,
     trust_code: TrustOption = False,
 ) -> None:
-    """Search over settings without target labels; every trial is a run of its own."""
-    from residapt.parallel.engines import make_engine
-    from residapt.tune.store import StudyConfig, StudyFolder, optuna_module
-    from residapt.tune.study import tune as search_over
-
-    optuna_module()
-    workers = make_engine(engine, jobs=jobs, address=address)
+    """Search over settings without target labels. Each trial is a run of its own."""
     given = {
         "data.source": source,
         "data.target": target,
@@ -77,92 +75,98 @@ def tune(
         "method": method,
         "train.steps": steps,
     }
-    overrides = [*_overrides(given), *(changes or ())]
-    if resume is not None:
-        _refuse_with_resume(out, config, score, [*overrides, *(search or ())])
-        folder = StudyFolder(resume)
-        settings, configuration = _recorded(folder, trials)
-    else:
-        folder, configuration = StudyFolder(_required(out)), _configuration(config, overrides)
-        values = {"search": tuple(search or ()), "score": score, "trials": trials}
-        settings = StudyConfig.parse(
-            {
-                **{name: value for name, value in values.items() if value is not None},
-                "config": configuration.model_dump(mode="json", exclude_unset=True),
-            }
-        )
-    study = search_over(
-        _request(folder, configuration, trust_code or (resume is None and typed_spec(model, changes or ()))),
-        settings,
-        resume=resume is not None,
-        engine=workers,
-        on_trial=lambda trial: _say(_line(trial)),
-        on_retry=lambda text: messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True),
+    options = {key: _plain(value) for key, value in given.items() if value is not None}
+    _check_options(out, resume, [config, score, *options, *(changes or ()), *(search or ())])
+    from residapt.parallel import make_engine
+
+    pool = make_engine(engine, jobs=jobs, address=address)
+    from residapt.tune.store import StudyFolder, require_optuna  # imports torch, which takes seconds
+
+    require_optuna()
+    settings = (
+        _new_settings(search, score, trials, config, options, changes)
+        if resume is None
+        else _recorded_settings(StudyFolder(resume), trials)
     )
-    show_study(study)
+    typed = resume is None and typed_spec(model, changes or ())
+    show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed))
 
 
-def _refuse_with_resume(out: Path | None, config: Path | None, score: str | None, others: list[str]) -> None:
+def _check_options(out: Path | None, resume: Path | None, others: list[Any]) -> None:
+    """``--out`` for a new study; nothing that would make another study beside ``--resume``."""
     from residapt.errors import ConfigError
 
-    if out is not None or config is not None or score is not None or others:
+    if resume is None and out is None:
+        raise ConfigError("no output folder. Name a new one for the study with -o.")
+    if resume is not None and (out is not None or any(other is not None for other in others)):
         raise ConfigError(
-            "--resume goes on with the study's own data, search and settings: only --trials, --jobs, --engine and "
-            "--address can be given with it."
+            f"--resume {resume} continues that study with its own data, search space and settings: beside it give "
+            "only --trials, --engine, --jobs, --address and --trust-code."
         )
 
 
-def _recorded(folder: StudyFolder, trials: int | None) -> tuple[StudyConfig, Config]:
-    from residapt.tune.store import given_config
+def _new_settings(
+    search: list[str] | None,
+    score: str | None,
+    trials: int | None,
+    file: Path | None,
+    options: dict[str, Any],
+    changes: list[str] | None,
+) -> StudyConfig:
+    """The settings of a new study: the file's, then the options', then those of ``--set``."""
+    from residapt.config import from_dotted, load_config, read_toml
+    from residapt.settings import merged
+    from residapt.tune.store import StudyConfig
 
+    base = merged({} if file is None else read_toml(file), from_dotted(options))
+    config = load_config(None, changes or (), base)
+    values = {"search": tuple(search or ()), "score": score, "trials": trials}
+    given = {name: value for name, value in values.items() if value is not None}
+    return StudyConfig.parse({**given, "config": config.model_dump(mode="json", exclude_unset=True)})
+
+
+def _recorded_settings(folder: StudyFolder, trials: int | None) -> StudyConfig:
     settings = folder.read()
-    if trials is not None and trials != settings.trials:
-        settings = settings.model_copy(update={"trials": trials})
-        folder.write(settings)
-    return settings, given_config(settings)
+    return settings if trials is None else settings.model_copy(update={"trials": trials})
 
 
-def _required(out: Path | None) -> Path:
-    from residapt.errors import ConfigError
-
-    if out is None:
-        raise ConfigError("no output is given. Name a new folder for the study with -o.")
-    return out
-
-
-def _configuration(file: Path | None, overrides: list[str]) -> Config:
-    from residapt.config import load_config
-
-    return load_config(file, overrides)
-
-
-def _request(folder: StudyFolder, config: Config, trust_code: bool) -> Any:
+def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trust_code: bool) -> Study:
+    from residapt.config import Config
     from residapt.run import Request
+    from residapt.tune.study import tune as search_over
 
-    return Request(
+    config = Config.parse(settings.config, where="study.toml" if resume else "configuration")
+    request = Request(
         config=config,
         source=config.data.source,
         target=config.data.target,
-        out=folder.path,
+        out=out,
         console=console,
         trust_code=trust_code,
     )
+    return search_over(
+        request,
+        settings,
+        resume=resume,
+        pool=pool,
+        on_trial=lambda trial: _say(_line(trial)),
+        on_retry=lambda message: messages.print(message, style="yellow", markup=False, highlight=False, soft_wrap=True),
+    )
 
 
-def _overrides(given: dict[str, Any]) -> list[str]:
-    used = {key: str(Path(v).absolute()) if isinstance(v, Path) else v for key, v in given.items() if v is not None}
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in used.items()]
+def _plain(value: Any) -> Any:
+    return str(value.absolute()) if isinstance(value, Path) else value
 
 
 def _line(trial: Trial) -> str:
     outcome = trial.outcome
     values = ", ".join(f"{key} {_value(value)}" for key, value in trial.values.items())
-    how = f"score {outcome.score:.4g}" if outcome.state == "scored" else f"{outcome.state}: {outcome.reason}"
-    return f"trial {trial.number} ({outcome.seconds:.0f} s): {values}: {how}"
+    result = f"score {outcome.score:.4g}" if outcome.state == "scored" else f"{outcome.state}: {outcome.reason}"
+    return f"trial {trial.number} ({outcome.seconds:.0f} s): {values}: {result}"
 
 
 def show_study(study: Study) -> None:
-    """All trials, the best one, and what to type next."""
+    """Print all trials, the best one, and the command to run next."""
     from residapt.errors import TrainingError
 
     console.print(trial_table(study))
@@ -171,25 +175,22 @@ def show_study(study: Study) -> None:
             _say(f"trial {trial.number} {trial.outcome.state}: {trial.outcome.reason}")
     if study.best is None:
         raise TrainingError(
-            f"none of the {len(study.trials)} trials gave a network that looks no worse than the source network. "
-            "Search gentler settings, for instance a lower discrepancy.weight or learning rate."
+            f"all {len(study.trials)} trials failed, or gave a network that looks worse than the source network. "
+            "Search smaller values, for instance of discrepancy.weight or of the learning rate."
         )
-    place = shlex.quote(str(study.folder.best))
-    best = study.best
-    _say(
-        f"Best by {study.settings.score}, without target labels: trial {best.number}, {study.folder.trials / best.run}."
-    )
-    _say(f"Next: residapt adapt --config {place} -o run/")
+    run = study.folder.trials / study.best.run
+    _say(f"Best by {study.settings.score}, without target labels: trial {study.best.number}, {run}.")
+    _say(f"Next: residapt adapt --config {shlex.quote(str(study.folder.best))} -o run/")
 
 
 def trial_table(study: Study) -> Table:
-    """A row for each trial."""
+    """A row for each trial, with the scores of the source and the adapted network."""
     keys = list(study.trials[0].values) if study.trials else []
-    table = Table("trial", title=f"Trials by {study.settings.score}")
+    table = Table("trial", title=f"Trials, by {study.settings.score} (higher is better)")
     for key in keys:
         table.add_column(escape(key), justify="right", overflow="fold")
-    table.add_column("before", justify="right")
-    table.add_column("score", justify="right")
+    table.add_column("source", justify="right")
+    table.add_column("adapted", justify="right")
     table.add_column("", no_wrap=True)
     for trial in study.trials:
         outcome, best = trial.outcome, study.best is not None and trial.number == study.best.number

@@ -1,1 +1,5 @@
-"""Many runs at once: on this machine, or on a Ray cluster."""
+"""Many runs at once: processes of this machine, or a Ray cluster."""
+
+from residapt.parallel.pool import Pool, make_engine
+
+__all__ = ["Pool", "make_engine"]

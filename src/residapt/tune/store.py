@@ -1,49 +1,83 @@
-"""A study on disk: what is searched, every trial so far, and who is working on it.
+"""A study on disk: its settings, the trials so far, and a lock.
 
-``study.toml`` says what is searched; ``journal.jsonl`` is Optuna's record of the trials, one JSON object a line;
-``source/`` is the run with the source network; ``trials/`` has a run for each trial; ``best.toml`` is the result.
+``study.toml`` has the search space and the settings of all trials; ``journal.jsonl`` is Optuna's record of the trials,
+one JSON object a line; ``source/`` is the run with the source network; ``trials/`` has a run for each trial;
+``best.toml`` is the configuration of the best one.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import tomli_w
 from pydantic import Field
 
-from residapt.config import Config, read_toml
+from residapt.config import read_toml, write_config
 from residapt.errors import ConfigError, DataError
-from residapt.evaluate.scores import SCORES
 from residapt.settings import Settings
 from residapt.storage.atomic import atomic_file
+from residapt.storage.run_directory import RunDirectory
+from residapt.tune.search import Dimension
 
-SCORED = tuple(name for name in SCORES if name != "devn")
-"""Scores by which can be searched: those that every run ends with."""
+State = Literal["scored", "rejected", "failed", "stopped"]
+"""Rejected: the guard found the network worse than the source network. Stopped: by a signal; the trial continues."""
 
 
 class StudyConfig(Settings):
-    """What is searched, and by what."""
+    """What a study searches, and by which score."""
 
     search: tuple[str, ...]
-    """Settings to search over, as on the command line."""
+    """Settings to search over, as for ``--search``."""
     score: str = "infomax"
-    """Label-free score that is to be as high as possible."""
+    """Label-free score to maximise."""
     trials: int = Field(20, ge=1)
-    """How many trials."""
+    """Number of trials."""
     config: dict[str, Any] = {}
-    """Settings that all trials have in common."""
+    """Settings that all trials share; filled in when the study is created."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended."""
+
+    state: State
+    score: float | None = None
+    """Score of the adapted network; higher is better."""
+    before: float | None = None
+    """Score of the source network."""
+    reason: str = ""
+    """Why the trial does not count, if it does not."""
+    seconds: float = 0.0
+    signal: int = 2
+    """The signal that stopped it, if one did."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A trial to run next."""
+
+    number: int
+    run: str
+    """Name of its folder; a trial that replaces a stopped one continues in that one's folder."""
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial(Suggestion):
+    """A trial that has ended."""
+
+    outcome: Outcome
 
 
 class StudyFolder:
-    """Names of the files of a study."""
+    """The files of a study."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -54,24 +88,18 @@ class StudyFolder:
         self.best = self.path / "best.toml"
 
     def create(self, settings: StudyConfig) -> None:
-        """Make the folder; one that exists and is not empty is refused."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            hint = f" Go on with it: residapt tune --resume {self.path}" if self.settings.exists() else ""
-            raise ConfigError(f"output '{self.path}' exists already. Choose another with -o.{hint}")
-        try:
-            self.trials.mkdir(parents=True)
-        except OSError as error:
-            raise ConfigError(f"output '{self.path}' cannot be created: {error.strerror}. Choose another.") from None
+        """Make the folder; like that of a run it must be new or empty."""
+        RunDirectory.create(self.path)
+        self.trials.mkdir()
         self.write(settings)
 
     def write(self, settings: StudyConfig) -> None:
-        """Write what is searched."""
+        """Write the settings of the study."""
         with atomic_file(self.settings, overwrite=True) as file:
-            values = settings.model_dump(mode="json")
-            file.write_text(tomli_w.dumps({**values, "config": _without_none(values["config"])}), encoding="utf-8")
+            write_config(settings, file)
 
     def read(self) -> StudyConfig:
-        """What is searched in a study that exists."""
+        """The settings of an existing study."""
         if not self.settings.is_file():
             raise ConfigError(f"'{self.path}' is not a study: it has no {self.settings.name}. Start one with -o.")
         return StudyConfig.parse(read_toml(self.settings), where=str(self.settings))
@@ -83,40 +111,115 @@ class StudyFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise ConfigError(f"another process works on the study '{self.path}'. Wait for it to end.") from None
+                raise ConfigError(f"another process is working on the study '{self.path}'. Wait for it.") from None
             yield
 
 
-def given_config(settings: StudyConfig) -> Config:
-    """The settings that all trials have in common."""
-    return Config.parse(settings.config, where="study.toml")
+class TrialStore:
+    """The trials of a study, kept by Optuna; the caller holds the study's lock.
+
+    For Optuna a trial is complete (it has a score), pruned (rejected or failed, so that the sampler avoids its
+    neighbourhood) or failed (its process was stopped; another trial with the same values replaces it).
+    """
+
+    def __init__(self, journal: Path, space: Sequence[Dimension]) -> None:
+        self._optuna, self.space = require_optuna(), space
+        self._study = _open_journal(journal)
+        self._states = self._optuna.trial.TrialState
+
+    def requeue_interrupted(self) -> None:
+        """Mark trials that were running when the process ended, and queue them again."""
+        for trial in self._with(self._states.RUNNING):
+            self._study.tell(trial.number, state=self._states.FAIL)
+        replaced = {trial.user_attrs.get("retry_of") for trial in self._with()}
+        for trial in self._with(self._states.FAIL):
+            if trial.number not in replaced and len(trial.params) == len(self.space):
+                attributes = {"retry_of": trial.number, "run": _run_of(trial)}
+                self._study.enqueue_trial(trial.params, user_attrs=attributes)
+
+    def count(self) -> int:
+        """Number of trials that have ended or are running."""
+        return len(self._with(self._states.COMPLETE, self._states.PRUNED, self._states.RUNNING))
+
+    def suggest(self, seed: int) -> Suggestion:
+        """The next trial: a queued one, or one from a sampler with this seed.
+
+        With a seed for each trial, a search that was stopped continues with the suggestions that it would have had.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # constant_liar is experimental in some versions
+            self._study.sampler = self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            trial = self._study.ask({d.key: self._distribution(d) for d in self.space})
+        return Suggestion(trial.number, _run_of(trial), self._values(trial.params))
+
+    def end(self, number: int, outcome: Outcome) -> None:
+        """Record how a trial ended."""
+        trial = self._optuna.trial.Trial(self._study, self._with()[number]._trial_id)
+        for name, value in asdict(outcome).items():
+            trial.set_user_attr(name, value)
+        if outcome.state == "scored":
+            self._study.tell(number, outcome.score)
+        else:
+            self._study.tell(number, state=self._states.PRUNED)
+
+    def ended(self) -> list[Trial]:
+        """All trials that have ended, in order."""
+        names = Outcome.__dataclass_fields__
+        return [
+            Trial(
+                number=trial.number,
+                run=_run_of(trial),
+                values=self._values(trial.params),
+                outcome=Outcome(**{name: value for name, value in trial.user_attrs.items() if name in names}),
+            )
+            for trial in self._with(self._states.COMPLETE, self._states.PRUNED)
+        ]
+
+    def _values(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {d.key: d.value(params[d.key]) for d in self.space}
+
+    def _distribution(self, d: Dimension) -> Any:
+        distributions = self._optuna.distributions
+        if d.kind == "choice":
+            return distributions.CategoricalDistribution(d.choices)
+        if d.kind == "int":
+            return distributions.IntDistribution(int(d.low), int(d.high), log=d.log)
+        return distributions.FloatDistribution(d.low, d.high, log=d.log)
+
+    def _with(self, *states: Any) -> list[Any]:
+        """The trials in these states, or all."""
+        return list(self._study.get_trials(deepcopy=False, states=states or None))
 
 
-def optuna_module() -> Any:
+def require_optuna() -> Any:
     """The module, quiet, or an error that names the extra."""
     try:
         import optuna
     except ImportError:
-        raise ConfigError("residapt tune needs a package: pip install 'residapt[tune]'.") from None
+        raise ConfigError("residapt tune needs the package optuna: pip install 'residapt[tune]'.") from None
     optuna.logging.set_verbosity(logging.ERROR)
     return optuna
 
 
-def open_trials(journal: Path) -> Any:
-    """Optuna's study in the journal; the caller holds the study's lock."""
-    optuna = optuna_module()
+def _run_of(trial: Any) -> str:
+    return str(trial.user_attrs.get("run", f"{trial.number:04d}"))
+
+
+def _open_journal(journal: Path) -> Any:
+    """Optuna's study in this file, which is created if there is none."""
+    optuna = require_optuna()
     _cut_torn_line(journal)
     backend = optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=_NoLock())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # journals are marked as new in some versions
+        warnings.simplefilter("ignore")  # journals are experimental in some versions
         try:
             storage = optuna.storages.JournalStorage(backend)
             return optuna.create_study(
                 study_name="residapt", storage=storage, direction="maximize", load_if_exists=True
             )
-        except Exception as error:  # a line that is no record of Optuna can make it raise anything
+        except Exception as error:  # a line that Optuna did not write can make it raise anything
             raise DataError(
-                f"'{journal}' cannot be read as the record of a study ({type(error).__name__}: {error}). "
+                f"'{journal}' cannot be read as Optuna's record of trials ({type(error).__name__}: {error}). "
                 "Start another study with a new -o."
             ) from None
 
@@ -132,17 +235,10 @@ class _NoLock:
 
 
 def _cut_torn_line(journal: Path) -> None:
-    """Take away the end of a line that was being written when the process was killed."""
+    """Remove the end of a line that was being written when the process was killed."""
     if not journal.exists():
         return
     content = journal.read_bytes()
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
         os.truncate(journal, whole)
-
-
-def _without_none(values: Any) -> Any:
-    """TOML has no null."""
-    return json.loads(
-        json.dumps(values), object_pairs_hook=lambda pairs: {key: value for key, value in pairs if value is not None}
-    )

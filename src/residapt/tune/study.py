@@ -1,4 +1,4 @@
-"""``residapt tune``: search over settings by a score that needs no label of the target."""
+"""A search over settings by a score that needs no target labels; ``residapt tune`` on the command line."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from residapt.config import load_config, write_config
+from residapt.config import Config, load_config, write_config
+from residapt.data.batches import derived_seed
 from residapt.errors import ConfigError, Interrupted
+from residapt.evaluate.scores import SCORES
 from residapt.models import load_weights
-from residapt.models.trust import refuse_code
-from residapt.parallel.engines import WorkEngine
-from residapt.parallel.local_engine import LocalEngine
+from residapt.models.trust import names_code, refuse_code
+from residapt.parallel import Pool, make_engine
 from residapt.run.prepare import prepare
 from residapt.run.request import Plan, Request
 from residapt.run.stages import begin, source_stage
 from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
 from residapt.tune.search import Dimension, parse_search, shares_source, with_values
-from residapt.tune.store import SCORED, StudyConfig, StudyFolder
+from residapt.tune.store import StudyConfig, StudyFolder, Trial, TrialStore
 from residapt.tune.trial import TrialJob, run_trial
-from residapt.tune.trials import Trial, Trials
+
+SCORED = tuple(name for name in SCORES if name != "devn")
+"""Scores to search by: those in the summary of every run."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A search that has ended."""
+    """A finished search."""
 
     folder: StudyFolder
     settings: StudyConfig
     trials: list[Trial]
-    best: Trial | None
-    """None if no trial gave a network that counts."""
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the highest score, the first of several; None if no trial counts."""
+        scored = [trial for trial in self.trials if trial.outcome.state == "scored"]
+        return max(scored, key=lambda trial: trial.outcome.score or 0.0) if scored else None
 
 
 def tune(
@@ -41,123 +48,139 @@ def tune(
     settings: StudyConfig,
     *,
     resume: bool = False,
-    engine: WorkEngine | None = None,
+    pool: Pool | None = None,
     on_trial: Callable[[Trial], None] = lambda trial: None,
-    on_retry: Callable[[str], None] = lambda text: None,
+    on_retry: Callable[[str], None] = lambda message: None,
 ) -> Study:
-    """Search over ``settings.search`` in the folder ``request.out``, or go on with the search there.
+    """Search over ``settings.search``, with each trial a run of its own below ``request.out``.
 
-    Every trial is a run of its own that starts from the same source network, unless the search is over settings that
-    change it. Labels of the target are refused: what is searched by is ``settings.score`` alone.
+    All trials start from the same source network, unless the search is over settings that change it. Target labels
+    are refused: ``settings.score`` alone decides.
+
+    Args:
+        request: Data, network and the settings that all trials share; ``out`` is the folder of the study.
+        settings: Search space, score and number of trials.
+        resume: Continue the study in ``request.out``; ``settings`` may ask for more trials.
+        pool: Runs several trials at a time; None runs them one by one in this process.
+        on_trial: Called with each trial that has ended.
+        on_retry: Called with a message when a trial is started again because its worker died.
     """
-    space = _checked(request, settings)
+    space = _check(request, settings)
     assert request.out is not None
-    folder, engine = StudyFolder(request.out), engine or LocalEngine()
+    folder = StudyFolder(request.out)
     request = replace(request, source=_absolute(request.source), target=_absolute(request.target))
     plan = None
-    if not resume:
-        plan = prepare(replace(request, out=None))  # what is wrong with the input is said before anything is written
-        folder.create(settings)
+    if resume:
+        _check_same_search(folder, settings)
+    else:
+        plan = prepare(replace(request, out=None))  # report bad input before anything is written
+        folder.create(settings.model_copy(update={"config": _shared_settings(request)}))
     try:
         with folder.locked():
             template = _template(request, folder, space, plan)
-            parallel = not (isinstance(engine, LocalEngine) and engine.width == 1)
-            trials = Trials(folder, space, seed=template.config.seed, parallel=parallel)
-            trials.recover()
-            _search(trials, template, settings, folder, engine, on_trial, on_retry)
-            best = trials.best()
-            if best is not None:
-                _write_best(folder, best)
-            return Study(folder, settings, trials.ended(), best)
+            store = TrialStore(folder.journal, space)
+            store.requeue_interrupted()
+            if store.count() < settings.trials:
+                with pool or make_engine("local") as workers:
+                    jobs = _jobs(store, template, settings, folder)
+                    for job, outcome in workers.map(run_trial, jobs, on_retry=on_retry):
+                        if outcome.state == "stopped":
+                            text = f"stopped during {job}. {_hint(request)}"
+                            raise Interrupted(text, step=store.count(), signal=outcome.signal)
+                        store.end(job.number, outcome)
+                        on_trial(Trial(job.number, job.out.name, job.values, outcome))
+            study = Study(folder, settings, store.ended())
+            _write_best(study)
+            return study
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped. {_hint(folder)}", step=0) from None
+        raise Interrupted(f"stopped. {_hint(request)}", step=0) from None
 
 
-def _search(
-    trials: Trials,
-    template: Request,
-    settings: StudyConfig,
-    folder: StudyFolder,
-    engine: WorkEngine,
-    on_trial: Callable[[Trial], None],
-    on_retry: Callable[[str], None],
-) -> None:
-    if trials.count() >= settings.trials:
-        return
-
-    def jobs() -> Iterator[TrialJob]:
-        while trials.count() < settings.trials:
-            chosen = trials.next()
-            yield TrialJob(
-                number=chosen.number,
-                values=chosen.values,
-                config=with_values(template.config, chosen.values, where=f"trial {chosen.number}"),
-                source=template.source,
-                target=template.target,
-                out=folder.trials / chosen.run,
-                score=settings.score,
-                model=template.model,
-                classes=template.classes,
-                train_source=template.train_source,
-                trust_code=template.trust_code,
-            )
-
-    with engine as workers:
-        for job, outcome in workers.map(run_trial, jobs(), on_retry=on_retry):
-            if outcome.state == "stopped":
-                raise Interrupted(f"stopped in {job}. {_hint(folder)}", step=trials.count(), signal=outcome.signal)
-            trials.end(job.number, outcome)
-            on_trial(Trial(job.number, job.out.name, job.values, outcome))
-
-
-def _checked(request: Request, settings: StudyConfig) -> tuple[Dimension, ...]:
+def _check(request: Request, settings: StudyConfig) -> tuple[Dimension, ...]:
+    """The search space, if the search can be run."""
     if request.out is None:
-        raise ConfigError("no output is given. Name a new folder for the study with -o.")
+        raise ConfigError("no output folder. Name a new one for the study with -o.")
     data = request.config.data
-    if any(part is not None for part in (request.evaluate, request.target_labels, data.evaluate, data.target_labels)):
-        raise ConfigError(
-            "tune never uses labels of the target: leave out data.evaluate and data.target_labels, and score the "
-            "result afterwards with residapt eval."
-        )
+    for name in ("evaluate", "target_labels"):
+        if getattr(request, name) is not None or getattr(data, name) is not None:
+            raise ConfigError(
+                f"a search never uses target labels: leave out {name}, and score the result with residapt eval."
+            )
     if settings.score not in SCORED:
-        raise ConfigError(f"--score {settings.score!r} is none to search by. Use one of: {', '.join(SCORED)}.")
+        raise ConfigError(f"--score {settings.score!r}: choose one of {', '.join(SCORED)}.")
     space = parse_search(settings.search, request.config)
-    choices = [value for dimension in space if dimension.key == "model.spec" for value in dimension.examples()]
-    for spec in choices if request.model is None else ():
-        refuse_code(spec, where="the search", trust_code=request.trust_code)
     if request.model is None:
-        refuse_code(request.config.model.spec, where="the study", trust_code=request.trust_code)
+        searched = [spec for dimension in space if dimension.key == "model.spec" for spec in dimension.examples()]
+        for spec in (request.config.model.spec, *searched):
+            refuse_code(spec, where="the study", trust_code=request.trust_code)
     return space
 
 
+def _check_same_search(folder: StudyFolder, settings: StudyConfig) -> None:
+    """A study that continues may only get more trials."""
+    recorded = folder.read()
+    for name in ("search", "score"):
+        before, now = getattr(recorded, name), getattr(settings, name)
+        if before != now:
+            raise ConfigError(f"the study '{folder.path}' has {name} = {before!r}, got {now!r}. Start another with -o.")
+    if recorded.trials != settings.trials:
+        folder.write(recorded.model_copy(update={"trials": settings.trials}))
+
+
+def _shared_settings(request: Request) -> dict[str, object]:
+    """The settings of all trials as study.toml has them, with folders that are found from anywhere."""
+    folders = {"data.source": request.source, "data.target": request.target}
+    texts = {key: folder for key, folder in folders.items() if isinstance(folder, str)}
+    return with_values(request.config, texts).model_dump(mode="json", exclude_unset=True)
+
+
+def _jobs(store: TrialStore, template: Request, settings: StudyConfig, folder: StudyFolder) -> Iterator[TrialJob]:
+    """The trials that are still to run; each is suggested when there is room for it."""
+    while store.count() < settings.trials:
+        chosen = store.suggest(derived_seed(template.config.seed, "tune", store.count()) % 2**32)
+        yield TrialJob(
+            number=chosen.number,
+            values=chosen.values,
+            config=with_values(template.config, chosen.values, where=f"trial {chosen.number}"),
+            source=template.source,
+            target=template.target,
+            out=folder.trials / chosen.run,
+            score=settings.score,
+            model=template.model,
+            classes=template.classes,
+            train_source=template.train_source,
+            trust_code=template.trust_code,
+        )
+
+
 def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Plan | None) -> Request:
-    """The request that every trial starts from: the source network trained, the same number of steps for all."""
+    """The request that all trials share: with a trained source network and the same number of steps."""
     run, shared = RunDirectory(folder.source), shares_source(space)
     if not run.config.is_file() or (shared and not run.source.is_file()):
         _make_source(request, run, plan, train=shared)
-    chosen = load_config(run.config)
-    searched = {dimension.key for dimension in space}
-    values: dict[str, object] = {
-        key: value
-        for key, value in {
-            "train.steps": chosen.train.steps,
-            "model.weights": chosen.model.weights,
-            "model.base": chosen.model.base,
-        }.items()
-        if key not in searched and value is not None
-    }
+    config = with_values(request.config, _chosen_once(load_config(run.config), space))
     if not shared:
-        return replace(request, config=with_values(request.config, values))
-    if request.model is not None:
-        network = copy.deepcopy(request.model)
-        load_weights(network, run.source)
-        return replace(request, config=with_values(request.config, values), model=network, train_source=False)
-    values["model.base"] = str(run.path)
-    return replace(request, config=with_values(request.config, values))
+        return replace(request, config=config)
+    if request.model is None:
+        return replace(request, config=with_values(config, {"model.base": str(run.path)}))
+    network = copy.deepcopy(request.model)
+    load_weights(network, run.source)
+    return replace(request, config=config, model=network, train_source=False)
+
+
+def _chosen_once(complete: Config, space: Sequence[Dimension]) -> dict[str, object]:
+    """What the source run's complete configuration fixes for all trials."""
+    values = {
+        "train.steps": complete.train.steps,
+        "model.weights": complete.model.weights,
+        "model.base": complete.model.base,
+    }
+    searched = {dimension.key for dimension in space}
+    return {key: value for key, value in values.items() if value is not None and key not in searched}
 
 
 def _make_source(request: Request, run: RunDirectory, plan: Plan | None, *, train: bool) -> None:
-    """Train the source network, or go on with it; its run also holds the settings that were chosen for all trials."""
+    """Begin the run of the source network, or continue it; train the network if all trials share it."""
     begun = run.config.is_file()
     if plan is None:
         config = load_config(run.config) if begun else request.config
@@ -169,15 +192,17 @@ def _make_source(request: Request, run: RunDirectory, plan: Plan | None, *, trai
         source_stage(plan, run)
 
 
-def _write_best(folder: StudyFolder, best: Trial) -> None:
-    """The whole configuration of the best trial's run, for ``residapt adapt --config``."""
-    with atomic_file(folder.best, overwrite=True) as file:
-        write_config(load_config(RunDirectory(folder.trials / best.run).config), file)
+def _write_best(study: Study) -> None:
+    """Write the complete configuration of the best trial, for ``residapt adapt --config``."""
+    if study.best is not None:
+        with atomic_file(study.folder.best, overwrite=True) as file:
+            write_config(load_config(RunDirectory(study.folder.trials / study.best.run).config), file)
 
 
 def _absolute(place: object) -> object:
     return str(Path(place).absolute()) if isinstance(place, str | Path) else place
 
 
-def _hint(folder: StudyFolder) -> str:
-    return f"Go on with: residapt tune --resume {shlex.quote(str(folder.path))}"
+def _hint(request: Request) -> str:
+    allow = " --trust-code" if request.model is None and names_code(request.config.model.spec) else ""
+    return f"Continue with: residapt tune --resume {shlex.quote(str(request.out))}{allow}"

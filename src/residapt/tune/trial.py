@@ -1,4 +1,4 @@
-"""One trial of a search: an ordinary run in a folder of its own, and the score that it ended with."""
+"""One trial of a study: an ordinary run in a folder of its own, and the score that it ended with."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shutil
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
@@ -19,17 +19,16 @@ from residapt.run.api import run_request
 from residapt.run.request import Request
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, read_summary
-
-State = Literal["scored", "turned down", "failed", "stopped"]
+from residapt.tune.store import Outcome
 
 
 @dataclass(frozen=True, eq=False)
 class TrialJob:
-    """What a worker needs to know; there is no place for labels of the target."""
+    """What a worker needs for a trial; it has no field for target labels."""
 
     number: int
     values: dict[str, Any]
-    """The settings that are searched over."""
+    """The settings searched over."""
     config: Config
     source: Any
     target: Any
@@ -44,25 +43,9 @@ class TrialJob:
         return f"trial {self.number}"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a trial ended."""
-
-    state: State
-    score: float | None = None
-    """The adapted network's; higher is better."""
-    before: float | None = None
-    """The source network's."""
-    reason: str = ""
-    """Why it does not count."""
-    seconds: float = 0.0
-    signal: int = field(default=2)
-    """What stopped it, if something did."""
-
-
 def run_trial(job: TrialJob) -> Outcome:
-    """Run it, or go on with it where it was stopped; a run that has ended is only read."""
-    _check_places(job)
+    """Run a trial, or continue it where it was stopped; of a run that has ended only the summary is read."""
+    _check_folders(job)
     started = time.monotonic()
     try:
         summary = _summary(job)
@@ -70,17 +53,16 @@ def run_trial(job: TrialJob) -> Outcome:
         return Outcome("stopped", reason=str(error), signal=error.signal)
     except ResidaptError as error:
         return Outcome("failed", reason=str(error), seconds=time.monotonic() - started)
-    return judge(summary, job.score, time.monotonic() - started)
+    return outcome_of(summary, job.score, time.monotonic() - started)
 
 
-def judge(summary: RunSummary, score: str, seconds: float = 0.0) -> Outcome:
-    """What a run's summary says; what the guard takes for worse than the source network does not count."""
+def outcome_of(summary: RunSummary, score: str, seconds: float = 0.0) -> Outcome:
+    """The outcome of a finished run; a network that the guard finds worse than the source network does not count."""
     before, after = summary.scores.get(score, (math.nan, math.nan))
     if not math.isfinite(after):
         return Outcome("failed", reason=f"the score {score} cannot be computed on this data", seconds=seconds)
     if summary.verdict.helped is False:
-        reason = "; ".join(summary.verdict.reasons)
-        return Outcome("turned down", after, before, reason=reason, seconds=seconds)
+        return Outcome("rejected", after, before, reason="; ".join(summary.verdict.reasons), seconds=seconds)
     return Outcome("scored", after, before, seconds=seconds)
 
 
@@ -90,7 +72,7 @@ def _summary(job: TrialJob) -> RunSummary:
         return read_summary(run.summary)
     begun = run.config.is_file()
     if not begun and job.out.exists():
-        shutil.rmtree(job.out)  # stopped before it had anything to go on from
+        shutil.rmtree(job.out)  # stopped before there was anything to continue
     request = Request(
         config=job.config,
         source=job.source,
@@ -105,14 +87,14 @@ def _summary(job: TrialJob) -> RunSummary:
     return run_request(request).summary
 
 
-def _check_places(job: TrialJob) -> None:
-    """Refuse a machine that does not see the study or the data: no fault of the trial, so the search ends."""
+def _check_folders(job: TrialJob) -> None:
+    """A machine that does not see the study or the data is no fault of the trial: the whole search ends."""
     host = socket.gethostname()
     if not job.out.parent.is_dir():
         raise DataError(
-            f"the folder '{job.out.parent}' of the study does not exist on {host}. Put it on a file system that all "
-            "machines see under the same path."
+            f"the study's folder '{job.out.parent}' does not exist on {host}. Use a file system that all machines "
+            "mount at the same path."
         )
-    for place in (job.source, job.target):
-        if isinstance(place, str | Path) and not Path(place).is_dir():
-            raise DataError(f"the folder '{place}' does not exist on {host}. Every machine needs the data there.")
+    for folder in (job.source, job.target):
+        if isinstance(folder, str | Path) and not Path(folder).is_dir():
+            raise DataError(f"the folder '{folder}' does not exist on {host}. Every machine needs the data there.")

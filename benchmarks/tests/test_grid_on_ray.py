@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,16 +15,12 @@ from typing import Any
 import pytest
 
 from bench_support.small_digits import small_digits, small_plans
-from residapt.errors import ConfigError, DataError, TrainingError
-from residapt.parallel import ray_engine
-from residapt.parallel.local_engine import LocalEngine
-from residapt.parallel.ray_engine import RayEngine
-from residapt.tune.study import tune
+from residapt.errors import DataError
+from residapt.parallel.local_pool import LocalPool
+from residapt.parallel.ray_pool import RayPool
 from residapt_bench.digits.grid import name_of, run_grid
 from residapt_bench.resumable import read_records
 from support.cli import invoke
-from support.small_study import small_request, study_config
-from support.work import always_die, die_once, fail_or_work
 
 pytestmark = [pytest.mark.slow, pytest.mark.dist, pytest.mark.timeout(900)]
 TIMED = ("seconds", "peak_memory_mb", "environment")
@@ -34,8 +31,7 @@ def cluster() -> Iterator[Any]:
     """A cluster with two workers, whose modules are found as those of this process are."""
     ray = pytest.importorskip("ray", reason="needs the extra ray")
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    tests = Path(__file__).parents[1]
-    here = os.pathsep.join(map(str, (tests, tests.parent / "benchmarks" / "tests")))
+    here = os.pathsep.join(filter(None, sys.path))
     ray.init(
         address="local",
         num_cpus=2,
@@ -100,7 +96,7 @@ def test_eight_runs_with_a_worker_killed_in_the_middle_give_eight_records(
     killer.start()
     told: list[str] = []
     out = tmp_path / "ray.jsonl"
-    run_grid(plans, out=out, root=root, cache=tmp_path / "cache", engine=RayEngine(), on_retry=told.append)
+    run_grid(plans, out=out, root=root, cache=tmp_path / "cache", engine=RayPool(), on_retry=told.append)
     killer.join()
     assert killer.killed
     assert len(told) == 1
@@ -110,7 +106,7 @@ def test_eight_runs_with_a_worker_killed_in_the_middle_give_eight_records(
     assert sorted(record["key"] for record in records) == sorted(plan.key() for plan in plans)
     # The same grid in this process: the same records.
     alone = tmp_path / "local.jsonl"
-    run_grid(plans, out=alone, root=root, cache=tmp_path / "other cache", engine=LocalEngine())
+    run_grid(plans, out=alone, root=root, cache=tmp_path / "other cache", engine=LocalPool())
     assert untimed(read_records([alone])) == untimed(records)
     # Started again, it has nothing to do, and does not even start Ray.
     before = out.read_bytes()
@@ -118,29 +114,14 @@ def test_eight_runs_with_a_worker_killed_in_the_middle_give_eight_records(
     assert out.read_bytes() == before
 
 
-class _Refusing(LocalEngine):
-    def __enter__(self) -> LocalEngine:
+class _Refusing(LocalPool):
+    def __enter__(self) -> LocalPool:
         raise AssertionError("there is nothing to do")
-
-
-def test_dead_workers_are_retried_a_bounded_number_of_times(cluster: Any, tmp_path: Path) -> None:
-    with RayEngine(jobs=1) as engine:
-        assert list(engine.map(die_once, [tmp_path])) == [(tmp_path, "done")]
-        with pytest.raises(TrainingError, match=r"the run was given up: its worker died 3 times"):
-            list(engine.map(always_die, [tmp_path], name=lambda item: "the run"))
-    assert (tmp_path / "attempts").read_text() == "xxx"
-
-
-def test_errors_arrive_as_they_were_raised(cluster: Any, tmp_path: Path) -> None:
-    found = []
-    with RayEngine(jobs=2) as engine, pytest.raises(DataError, match=r"^one is odd\.$"):
-        found.extend(engine.map(fail_or_work, [tmp_path / "even", tmp_path / "odd"]))
-    assert found == [(tmp_path / "even", "done")]
 
 
 def test_a_machine_without_the_data_says_which(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data folder '.*none' does not exist on .*same path"):
-        run_grid(small_plans(1), out=tmp_path / "r.jsonl", root=tmp_path / "none", cache=tmp_path, engine=RayEngine())
+        run_grid(small_plans(1), out=tmp_path / "r.jsonl", root=tmp_path / "none", cache=tmp_path, engine=RayPool())
     assert not (tmp_path / "r.jsonl").exists()
 
 
@@ -154,34 +135,3 @@ def test_the_command_line_runs_a_grid_with_ray(cluster: Any, root: Path, tmp_pat
     assert code == 0, text
     assert text.count("target test") == 2
     assert len([json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]) == 2
-
-
-def test_a_search_with_ray_is_the_same_search(cluster: Any, tmp_path: Path) -> None:
-    pytest.importorskip("optuna", reason="needs the extra tune")
-    found = []
-    for name, engine in (("ray", RayEngine(jobs=1)), ("local", LocalEngine(1))):
-        study = tune(small_request(tmp_path / name), study_config(2), engine=engine)
-        found.append([(trial.values, trial.outcome.state, trial.outcome.score) for trial in study.trials])
-    assert found[0] == found[1]
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, root: Path, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    code, text = invoke("bench", "mnist-usps", "--data", str(root), "--engine", "ray", "-o", str(tmp_path / "r.jsonl"))
-    assert code == 2
-    assert "pip install 'residapt[ray]'" in text
-
-
-def test_no_cluster_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Absent:
-        @staticmethod
-        def is_initialized() -> bool:
-            return False
-
-        @staticmethod
-        def init(**_options: object) -> None:
-            raise ConnectionError("Could not find any running Ray instance.\nMore words.")
-
-    monkeypatch.setattr(ray_engine, "require_ray", lambda: Absent)
-    with pytest.raises(ConfigError, match=r"at 'auto': Could not find any running Ray instance\. Start one"):
-        RayEngine(address="auto").__enter__()
