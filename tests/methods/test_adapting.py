@@ -249,7 +249,7 @@ def test_a_tied_weight_is_averaged_once() -> None:
 def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
     """B1 and B2 are selected, never fitted, so that a column that is left shows which one it was."""
     torch.manual_seed(0)
-    two = TwoStream(nn.Linear(5, 6).double(), left_rank=4, right_rank=4, column_norm=1.0)
+    two = TwoStream(nn.Linear(5, 6).double(), left_rank=4, right_rank=4)
     with torch.no_grad():
         two.transform("model").D += torch.randn(4, 4).double()
     two.average = StreamAverage(two)

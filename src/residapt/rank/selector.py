@@ -3,7 +3,7 @@ r"""Automatic complexity selection (paper §3.3, Algorithm 1 lines 3-6): shrink 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -40,7 +40,7 @@ class RankConfig(Settings):
     """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
     group_weights: Literal["layer", "group"] = "layer"
     """sqrt(N), sqrt(C) as printed in Eq. 10, or the size of each group, sqrt(l), sqrt(r)."""
-    epsilon: float = Field(1e-8, ge=0)
+    epsilon: ClassVar[float] = 1e-8
     """Rows and columns of T with a norm up to this share of the largest are removed."""
 
     def due(self, step: int) -> bool:
