@@ -323,7 +323,7 @@ def edit_tensors(path: Path, change: Callable[[dict[str, Tensor]], Any]) -> None
         (lambda v: v.pop("format"), "not of a residapt adapter"),
         (lambda v: v.update(surprise=1), "there is no setting 'surprise'"),
         (lambda v: v.pop("classes"), "classes"),
-        (lambda v: v.update(classes=["a", "a"]), "'a' stands there twice"),
+        (lambda v: v.update(classes=["a", "a"]), "'a'"),
         (lambda v: v.update(classes=[]), "classes"),
         (lambda v: v["input"].update(std=[0.0]), "std must be positive"),
         (lambda v: v["input"].update(mean=[1, 2, 3, 4]), "mean needs one value"),
@@ -371,7 +371,7 @@ def test_configurations_that_are_no_json(saved: tuple[nn.Module, Path], text: by
         (lambda t: t.update({"source.bn2.running_var": torch.zeros(6)}), "is float32, but should be float64"),
         (lambda t: t.update({"target.bn2.running_var": torch.zeros(5)}), "'target.bn2.running_var' has shape"),
         (lambda t: t.update({"transform.conv1.D": torch.zeros(3, 2, dtype=torch.int8)}), "floating point"),
-        (lambda t: t.update({"transform.extra.D": torch.zeros(3, 2)}), "'transform.extra.D' belongs to nothing"),
+        (lambda t: t.update({"transform.extra.D": torch.zeros(3, 2)}), "'transform.extra.D'"),
     ],
 )
 def test_bad_tensors(saved: tuple[nn.Module, Path], change: Callable[[dict[str, Tensor]], Any], message: str) -> None:

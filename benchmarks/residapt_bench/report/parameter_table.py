@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 import torch
+
 from residapt.methods import build_method, method_names
 from residapt.methods.parameters import ParameterCount, count_parameters
 from residapt.models import build_model

@@ -18,7 +18,7 @@ _PADDING = ("zeros", "border", "reflection")
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Flip, shift, small affine map, contrast and polarity; whatever is 0 stays off.
+    """Flip, shift, small affine map, contrast and polarity; a change whose value is 0 is off.
 
     Every geometric change goes into one affine map per image, so that pixels are interpolated only once.
     """
@@ -38,7 +38,7 @@ class Augment:
     invert: float = 0.0
     """Probability of exchanging dark and bright."""
     padding: str = "border"
-    """What lies outside the image: ``zeros``, ``border`` (the edge goes on) or ``reflection``."""
+    """What lies outside the image: ``zeros``, ``border`` (the edge is repeated) or ``reflection``."""
     value_range: tuple[float, float] | None = (0.0, 1.0)
     """Values of black and white, for ``invert``: (-1, 1) after normalising with mean 0.5 and std 0.5. None takes each
     image's own darkest and brightest value."""

@@ -1,4 +1,4 @@
-"""Data sets, loaders and tensors as users have them, read through one door; labels only where they are asked for."""
+"""Map-style data sets, loaders and streams as images; labels are read only from labelled data."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class DomainPair:
-    """A labelled source, an unlabelled target and, in the supervised case, a few labelled target images."""
+    """A labelled source, an unlabelled target and, in the supervised case, labelled target images."""
 
     source: Labelled
     target: Images

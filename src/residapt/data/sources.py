@@ -44,7 +44,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class OpenImages:
-    """The images of one domain, with no place for labels."""
+    """The images of one domain, without labels."""
 
     train: Images
     """Augmented."""

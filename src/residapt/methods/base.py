@@ -1,4 +1,4 @@
-"""What all methods that read both domains can add to their own losses, each part by a setting and off by default.
+"""Parts that any method that reads both domains can add to its losses; each is off by default.
 
 * ``prior``: source samples are weighted to the target's class frequencies (:mod:`residapt.methods.extras.prior`);
 * ``information``: information maximisation on the target's predictions;
@@ -61,7 +61,7 @@ class AdaptingMethod(Method):
             self.two.average = StreamAverage(self.two)
 
     def changed(self, batch: Batch) -> Batch:
-        """The batch with the source images changed at random, where that is asked for."""
+        """The batch with the source images augmented, if ``augment`` is set."""
         return batch if self.change is None else replace(batch, source=self.change(batch.source))
 
     def source_weights(self, labels: Tensor) -> Tensor | None:

@@ -49,7 +49,7 @@ class DiscrepancyConfig(RampedConfig):
     weight: float = Field(1.0, ge=0)
     """Weight of the discrepancy in the network's loss."""
     end: float = Field(1.0, gt=0, le=1)
-    """Share of the training after which it no longer counts, so that the other losses go on alone."""
+    """Share of the training after which its weight is 0."""
     hidden: tuple[int, ...] = (500, 500)
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -142,11 +142,11 @@ class PriorConfig(Settings):
 
 
 class InformationConfig(RampedConfig):
-    """Information maximisation on the target's predictions: confident about each image, not one class for all."""
+    """Information maximisation on the target's predictions: each confident, all together diverse."""
 
     diversity: float = Field(1.0, ge=0)
-    """Weight of the second part (not one class for all, but as often as the prior says) beside the first. Below 1, an
-    estimated prior follows the data sooner."""
+    """Weight of the term for diverse predictions (class frequencies as in the prior) relative to the entropy term.
+    Below 1, an estimated prior follows the data sooner."""
 
 
 class AverageConfig(Settings):
@@ -168,7 +168,7 @@ class ConsistencyConfig(Settings):
     weight: float = Field(0.0, ge=0)
     """Weight in the network's loss; 0 leaves it out."""
     start: float = Field(0.0, ge=0, lt=1)
-    """Share of the training after which it counts: too early it holds on to what is still wrong."""
+    """Share of the training after which it is added; added too early it reinforces wrong predictions."""
     kind: Literal["kl", "fixmatch"] = "kl"
     """KL divergence of the predictions, or cross-entropy to confident predictions alone (FixMatch)."""
     threshold: float = Field(0.95, ge=0, le=1)

@@ -5,10 +5,10 @@ r"""Domain Separation Networks (Bousmalis et al. 2016): private and shared featu
 * :math:`L_{recon}`: scale-invariant squared error of both domains, decoded from shared plus private features;
 * :math:`L_{difference}`: soft orthogonality of shared and private features, both domains;
 * :math:`L_{similarity}`: a discrepancy of the shared features, by gradient reversal unless
-  ``discrepancy.kind`` says otherwise (``mk_mmd`` is the paper's other one).
+  ``discrepancy.kind`` says otherwise (the paper also uses ``mk_mmd``).
 
 The shared encoder and the classifier are the network as given; its features are what ``dsn.layer`` names.
-Private encoders and decoder are built for the shape of the input and thrown away after training: images get the
+Private encoders and decoder are built for the shape of the input and discarded after training: images get the
 authors' ``default_encoder`` and ``small_decoder``, their widths scaled to the shared features; inputs that are not
 images get perceptrons of the same depth. Until ``dsn.start_share`` of the training
 only :math:`L_{task}` counts.

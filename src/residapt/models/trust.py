@@ -1,4 +1,4 @@
-"""Specs that run somebody's code: fine where a person has typed them, rejected where a file says so."""
+"""Model specs that run code: allowed when the user typed them, rejected when a file names them."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     body = with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
     if config.standardise:
         standardised(body)
-    # Built with ranks 0, for the factors that the settings would start with are thrown away.
+    # Built with ranks 0, since the starting factors would be replaced.
     trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
     two = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
     for parameter in trained:  # shared with the given model, which frozen stages must not change
@@ -94,7 +94,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     _check_layers(two, config, what)
     used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
-        raise ModelError(f"{what}: tensor '{unknown[0]}' belongs to nothing that adapter_config.json lists.")
+        raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
     return two.train(model.training)
 
 

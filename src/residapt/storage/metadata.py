@@ -1,4 +1,4 @@
-"""What a file says about the network in it, so that whoever has the file needs nothing else."""
+"""Metadata of a saved network: its spec, classes and input, so that the file can be used alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AdapterMetadata(Settings):
     def _different(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
         twice = sorted({name for name in classes if classes.count(name) > 1})
         if twice:
-            raise ValueError(f"class names must differ, but {twice[0]!r} stands there twice")
+            raise ValueError(f"class names must differ, but {twice[0]!r} is there twice")
         return classes
 
 
