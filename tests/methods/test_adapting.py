@@ -276,7 +276,7 @@ def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
 def test_predictions_are_by_the_average_and_training_is_not() -> None:
     plain = tiny_trainer("rpt", steps=12)
     plain.run()
-    trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "every": 1}}, steps=12)
+    trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "start": 0.0, "every": 1}}, steps=12)
     two = trainer.run().two
     for name, tensor in plain.method.state_dict().items():
         assert torch.equal(trainer.method.state_dict()[name], tensor), name

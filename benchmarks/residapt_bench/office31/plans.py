@@ -127,7 +127,7 @@ RECIPE: dict[str, Any] = {
     # The domain classifier of DANN on AlexNet, which the paper takes for its deep network; the weight is the paper's.
     "discrepancy": {"hidden": [1024, 1024], "dropout": 0.5, "weight": 1.0, "gamma": 10.0},
     # The last iterate goes up and down by several points; an average over some two hundred steps does not.
-    "average": {"decay": 0.995},
+    "average": {"decay": 0.995, "start": 0.5},
     # What is trained reads activations, which cannot be turned or shifted as images can: another of their views.
     "consistency": {"view": "drawn"},
 }

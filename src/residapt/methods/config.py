@@ -154,7 +154,7 @@ class AverageConfig(Settings):
 
     decay: float = Field(0.0, ge=0, lt=1)
     """How much of the average is kept in each step, for instance 0.999; 0 takes the last weights instead."""
-    start: ClassVar[float] = 0.5
+    start: float = Field(0.5, ge=0, lt=1)
     """Share of the training after which the average begins."""
     every: int = Field(10, ge=1)
     """Steps between two updates of the average, each of which counts for as many steps."""
