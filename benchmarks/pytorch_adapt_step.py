@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from residapt.losses.adversarial import DomainClassifier
 from residapt.methods import build_method
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.train import TrainConfig
 from residapt.train.optimiser import build_optimizer
 from residapt_bench.speed.cases import PROGRESS, find_case

@@ -18,7 +18,7 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.distributed import Engine
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.train import Callback, Method, TrainConfig
 
 STEPS, SHARE = 60, 32

@@ -12,7 +12,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from support.digit_folders import digit_folders
 
 settings.register_profile("residapt", max_examples=25, deadline=None, derandomize=True)

@@ -14,8 +14,9 @@ from residapt.data.domains import Balance
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import RECIPES, split_plus
+from residapt.models.input_spec import LARGEST
 from residapt.settings import Seed, Settings, merged
-from residapt.storage.metadata import LARGEST, WIDEST
+from residapt.storage.metadata import WIDEST
 from residapt.train.config import TrainConfig
 from residapt.train.symptoms import HealthConfig
 

@@ -17,7 +17,7 @@ from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.recipes import RECIPES, split_plus
 from residapt.methods.rounds import Round, in_rounds
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.train import Callback, GroupConfig, Method, TrainConfig, Trainer

@@ -90,7 +90,7 @@ def test_shards_are_augmented_independently() -> None:
 
 
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="batch_size 5 cannot be shared by 2 processes; use a multiple of 2"):
+    with pytest.raises(ConfigError, match=r"\b5\b.*\b2\b"):
         Batches(numbered_pair(4, 4), size=5, seed=0, world=2)
 
 
@@ -156,7 +156,7 @@ def test_classes_come_in_a_random_order() -> None:
 
 
 def test_a_labelled_batch_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="few_batch 3 cannot be shared by 2 processes; use a multiple of 2"):
+    with pytest.raises(ConfigError, match=r"few_batch 3\b.*\b2\b"):
         Batches(numbered_pair(4, 4, 2), size=4, seed=0, world=2, few=3)
     assert Batches(numbered_pair(4, 4), size=4, seed=0, world=2, few=3).batch(0).few is None
 

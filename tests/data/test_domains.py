@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from residapt.data.batches import Batch
-from residapt.data.domains import DomainPair, Labelled, TensorImages, pair_from_tensors
+from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import DataError
 
 
@@ -56,7 +57,9 @@ def test_a_data_set_with_labels_in_it_is_no_target() -> None:
 
 
 def test_a_pair_of_tensors_has_no_argument_for_target_labels() -> None:
-    pair = pair_from_tensors(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]), torch.randn(5, 2))
+    pair = DomainPair(
+        Labelled(TensorImages(torch.randn(4, 2)), torch.tensor([0, 1, 0, 1])), TensorImages(torch.randn(5, 2))
+    )
     assert len(pair.source.images) == 4
     assert len(pair.target) == 5
     assert pair.few is None
@@ -106,6 +109,18 @@ def test_values_that_are_not_finite_are_refused_with_their_place(value: float) -
     images = torch.zeros(4, 2, 3)
     images[2, 1, 0] = value
     refused(lambda: TensorImages(images, name="source"), "source", "image 2", "NaN or infinity", "Clean the data")
+
+
+def test_images_are_checked_in_parts_without_a_copy_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask of all images, or their absolute values, would double the memory that they take."""
+    seen, isfinite = [], torch.isfinite
+    monkeypatch.setattr(torch, "isfinite", lambda part: seen.append(len(part)) or isfinite(part))
+    images = torch.zeros(1000, 2)
+    assert TensorImages(images).images is images
+    assert sum(seen) == 1000
+    assert max(seen) <= 256
+    images[999, 1] = math.nan
+    refused(lambda: TensorImages(images, name="target"), "image 999")
 
 
 def test_labels_must_fit_the_images() -> None:

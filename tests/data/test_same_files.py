@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from residapt.data.domains import TensorImages
-from residapt.data.same_files import also_among, common_images, mark_of, which_among, which_common, which_marked
+from residapt.data.same_files import also_among, mark_of, which_among, which_common, which_marked
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -35,5 +35,5 @@ def test_images_in_memory_are_compared_by_pixels() -> None:
     pixels = torch.rand(6, 1, 3, 3)
     changed = pixels[:2].clone()
     changed[1, 0, 0, 0] += 1e-6
-    assert common_images(TensorImages(changed), TensorImages(pixels)) == 1
+    assert sum(which_common(TensorImages(changed), TensorImages(pixels))) == 1
     assert which_common(TensorImages(changed), TensorImages(pixels)) == [True, False]

@@ -13,10 +13,11 @@ from PIL import Image
 from torch import nn
 
 from residapt.deploy import DeployedModel, evaluate_folder
-from residapt.storage import AdapterMetadata, Input
+from residapt.models import InputSpec
+from residapt.storage import AdapterMetadata
 
 CLASSES = ("drone", "sky")
-FORM = Input(size=64, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+FORM = InputSpec(size=64, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 PIXELS = 3 * 64 * 64
 """Bytes of one image in memory."""
 

@@ -16,20 +16,20 @@ from residapt.deploy import parity as comparing
 from residapt.deploy.export import SUFFIXES
 from residapt.deploy.parity import check_parity, example_batch, with_plain_output
 from residapt.errors import ConfigError, ModelError
-from residapt.models import build_model
-from residapt.storage import AdapterMetadata, Input, read_model_metadata, write_model
+from residapt.models import InputSpec, build_model
+from residapt.storage import AdapterMetadata, read_model_metadata, write_model
 from residapt.storage.run_directory import RunDirectory
 from residapt.streams import TwoStream
 from support.small_run import CLASSES, METADATA
 
 NETWORKS = {
-    "lenet": Input(size=28, channels=1, mean=(0.5,), std=(0.5,)),
-    "torchvision:resnet18": Input(size=64, channels=3, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
-    "timm:tf_efficientnet_lite0": Input(size=64, channels=3, mean=(0.5,), std=(0.5,)),
+    "lenet": InputSpec(size=28, channels=1, mean=(0.5,), std=(0.5,)),
+    "torchvision:resnet18": InputSpec(size=64, channels=3, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    "timm:tf_efficientnet_lite0": InputSpec(size=64, channels=3, mean=(0.5,), std=(0.5,)),
 }
 
 
-def adapted(spec: str, form: Input) -> tuple[TwoStream, AdapterMetadata]:
+def adapted(spec: str, form: InputSpec) -> tuple[TwoStream, AdapterMetadata]:
     """A network with random weights, transforms in every layer and statistics that have seen something."""
     torch.manual_seed(0)
     network = build_model(spec, num_classes=5, in_channels=form.channels, image_size=form.size)

@@ -94,8 +94,7 @@ PLUS = {
     "prior": {"kind": "estimated", "every": 2, "warmup": 0.0, "max_condition": 1e6},
     "information": {"weight": 0.3, "gamma": 0.0},
     "discrepancy": {"steps": 2},
-    "average": {"decay": 0.9, "start": 0.3, "every": 2},
-    "pseudo": {"weight": 0.2, "start": 0.0},
+    "average": {"decay": 0.9, "every": 2},
 }
 """Every part that looks at the whole batch, on class frequencies that give every sample a weight of its own."""
 WEIGHTED = ("rpt+", "dann_flip+", "mmd+", "mk_mmd+", "coral+", "cdan_e+", "adda+")

@@ -49,7 +49,7 @@ def test_only_the_changed_view_learns(kind: str) -> None:
 
 
 def test_two_views_of_the_same_images_are_needed() -> None:
-    with pytest.raises(DataError, match="of the same images twice"):
+    with pytest.raises(DataError):
         consistency(torch.zeros(2, 3), torch.zeros(3, 3))
 
 

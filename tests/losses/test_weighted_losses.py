@@ -15,7 +15,7 @@ from residapt.losses.adversarial import DomainLogits, domain_loss, flipped_loss,
 from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, rbf_mmd
 from residapt.losses.multilinear import entropy_weights
-from residapt.methods.discrepancy.moments import median_mk_mmd
+from residapt.methods.discrepancy.moments import median_rbf_mmd
 
 DISTANCES = {"linear": linear_mmd, "gaussian": gaussian_mmd, "rbf": rbf_mmd, "coral": coral}
 repeats = st.lists(st.integers(0, 3), min_size=5, max_size=5).filter(lambda counts: sum(counts) >= 2)
@@ -119,13 +119,13 @@ def test_weighted_mmd_of_one_distribution_in_two_proportions_is_zero() -> None:
     a, b = normal(1, 3), normal(1, 3, seed=1)
     source, target = torch.cat([a, a, a, b]), torch.cat([a, b, b, b])
     right = torch.tensor([1 / 3, 1 / 3, 1 / 3, 3.0], dtype=torch.float64)
-    for distance in (linear_mmd, rbf_mmd, gaussian_mmd, median_mk_mmd):
+    for distance in (linear_mmd, rbf_mmd, gaussian_mmd, median_rbf_mmd):
         assert float(distance(source, target)) > 1e-2
         assert float(distance(source, target, weights=right)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_weight_for_each_sample_is_needed() -> None:
-    with pytest.raises(DataError, match="each of 4 source samples"):
+    with pytest.raises(DataError, match=r"\b4\b"):
         linear_mmd(normal(4, 2), normal(3, 2), weights=torch.ones(3).double())
 
 

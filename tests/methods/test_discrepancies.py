@@ -82,13 +82,6 @@ def test_mk_mmd_sums_the_19_kernels_of_dsn(make_mlp, make_mlp_batch):
     assert float(made(source, target).network) == pytest.approx(expected, rel=1e-9)
 
 
-def test_mk_mmd_around_the_median_does_not_depend_on_scale(make_mlp, make_mlp_batch):
-    made, source, target = both(make_mlp(), make_mlp_batch(), "mk_mmd", kernels="median")
-    value = float(made(source, target).network)
-    assert value > 0
-    assert float(made.distance(50 * source.logits, 50 * target.logits)) == pytest.approx(value, rel=1e-10)
-
-
 def test_coral_compares_covariances_only(make_mlp, make_mlp_batch):
     made, source, target = both(make_mlp(), make_mlp_batch(), "coral")
 
@@ -122,14 +115,14 @@ def test_domain_classifier_losses(make_mlp, make_mlp_batch, kind, labels):
 
 
 def test_rman_fuses_features_and_probabilities_by_fixed_projections(make_mlp, make_mlp_batch):
-    made, source, _ = both(make_mlp(), make_mlp_batch(), "rman", multilinear=MultilinearConfig(width=4))
+    made, source, _ = both(make_mlp(), make_mlp_batch(), "rman")
     f, p = source.inner["head:input"], source.logits.softmax(1)
     R_f, R_g = made.random_map.R_f, made.random_map.R_g
     for n in range(6):
-        for d in range(4):
+        for d in range(128):
             left = sum(float(R_f[d, i] * f[n, i]) for i in range(5))
             right = sum(float(R_g[d, k] * p[n, k]) for k in range(3))
-            assert float(made.inputs(source)[n, d]) == pytest.approx(left * right / 2.0, rel=1e-6)
+            assert float(made.inputs(source)[n, d]) == pytest.approx(left * right / math.sqrt(128), rel=1e-6)
     assert not any("R_" in name for name, _ in made.named_parameters())
     assert {"random_map.R_f", "random_map.R_g"} <= set(made.state_dict())
 
@@ -161,9 +154,11 @@ def test_cdan_multiplies_every_feature_with_every_probability(make_mlp, make_mlp
     )
 
 
-def test_cdan_falls_back_to_the_random_map_above_the_limit(make_mlp, make_mlp_batch):
-    at, _, _ = both(make_mlp(), make_mlp_batch(), "cdan", multilinear=MultilinearConfig(limit=15))
-    above, source, _ = both(make_mlp(), make_mlp_batch(), "cdan", multilinear=MultilinearConfig(limit=14))
+def test_cdan_falls_back_to_the_random_map_above_the_limit(make_mlp, make_mlp_batch, monkeypatch):
+    monkeypatch.setattr("residapt.methods.discrepancy.multilinear.LARGEST_PRODUCT", 15)
+    at, _, _ = both(make_mlp(), make_mlp_batch(), "cdan")
+    monkeypatch.setattr("residapt.methods.discrepancy.multilinear.LARGEST_PRODUCT", 14)
+    above, source, _ = both(make_mlp(), make_mlp_batch(), "cdan")
     assert at.random_map is None
     assert above.inputs(source).shape == (6, 1024)
 
@@ -233,7 +228,7 @@ def test_layer_names(make_mlp, make_mlp_batch):
     assert bool((made.features(source).abs() <= 1).all())  # after tanh, unlike the output of one
     made, source, _ = both(make_mlp(), make_mlp_batch(), "mmd", layer="penultimate")
     assert made.layer == "head:input"
-    with pytest.raises(ModelError, match=r"'haed' is not a module of TinyMLP. Did you mean head"):
+    with pytest.raises(ModelError, match=r"'haed'.*TinyMLP.*\bhead\b"):
         both(make_mlp(), make_mlp_batch(), "flip", layer="haed")
 
 
@@ -246,7 +241,7 @@ def test_a_network_without_linear_layer_needs_a_named_layer(make_mlp_batch):
         def forward(self, x: Tensor) -> Tensor:
             return x * self.scale
 
-    with pytest.raises(ModelError, match=r"Name a layer with discrepancy.layer"):
+    with pytest.raises(ModelError, match=r"discrepancy\.layer"):
         both(Plain(), make_mlp_batch(), "rman")
 
 
@@ -259,7 +254,7 @@ def test_a_bare_linear_layer_reads_its_input(make_mlp_batch):
 @pytest.mark.parametrize(("name", "own"), [("dann", "reversal"), ("coral", "coral"), ("adda", "flip")])
 def test_a_method_that_is_its_discrepancy_refuses_another(make_mlp, make_mlp_batch, name, own):
     example = make_mlp_batch().source
-    with pytest.raises(ConfigError, match=f"does not go with method '{name}'"):
+    with pytest.raises(ConfigError, match=f"'{name}'"):
         build_method(name, make_mlp(), MethodConfig(discrepancy=DiscrepancyConfig(kind="mmd")), example=example)
     build_method(name, make_mlp(), MethodConfig(discrepancy=DiscrepancyConfig(kind=own)), example=example)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.methods import DiscrepancyConfig, DSNConfig, MethodConfig, build_method
-from residapt.methods.dsn_networks import decoder, private_encoder
+from residapt.methods.dsn import decoder, private_encoder
 
 CONFIG = MethodConfig(
     discrepancy=DiscrepancyConfig(hidden=(7,), gamma=0.0, weight=0.5),

@@ -36,7 +36,7 @@ def test_published_numbers():
     )
     assert OWN["adda"].source.network.weight_decay == 2.5e-5
     dann = OWN["dann"]
-    assert (dann.train.optimizer, dann.train.network.lr, dann.train.momentum) == ("sgd", 0.01, 0.9)
+    assert (dann.train.optimizer, dann.train.network.lr) == ("sgd", 0.01)
     assert (dann.train.decay, dann.method.discrepancy.gamma, dann.source) == ("constant", 10.0, None)
     dsn = OWN["dsn"]
     assert (dsn.method.dsn.alpha, dsn.method.dsn.beta, dsn.method.dsn.gamma) == (0.01, 0.075, 0.25)

@@ -9,9 +9,10 @@ import torch
 from torch.nn import functional
 
 from residapt.methods import DiscrepancyConfig, MethodConfig, build_method
+from residapt.methods.shared import SHARED as ROWS
 from residapt.methods.shared import SharedAlignment
 
-SHARED = ("dann", "dann_flip", "confusion", "mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e")
+SHARED = tuple(row.name for row in ROWS)
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -83,9 +83,9 @@ def test_misspelt_specs_get_the_nearest_names(spec: str, hint: str) -> None:
 
 
 def test_values_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(ConfigError, match="num_classes must be 1 or more, got 0"):
+    with pytest.raises(ConfigError, match=r"num_classes.*\b0\b"):
         build_model("lenet", num_classes=0)
-    with pytest.raises(ModelError, match="returned int"):
+    with pytest.raises(ModelError, match=r"\bint\b"):
         build_model(f"{__name__}:not_a_model", num_classes=3)
 
 
@@ -131,11 +131,11 @@ def test_hf_directory_without_configuration_is_refused(tmp_path: Path) -> None:
 
 
 def test_input_specs_of_the_native_networks() -> None:
-    assert input_spec("lenet") == InputSpec(28, 1, (0.5,), (0.5,), "bilinear")
+    assert input_spec("lenet") == InputSpec(size=28, channels=1, mean=(0.5,), std=(0.5,), interpolation="bilinear")
     for spec in ("svhnet", "dtn"):
         assert (input_spec(spec).size, input_spec(spec).channels) == (32, 3)
     built = build_model("lenet", num_classes=2, in_channels=3, image_size=32)
-    assert input_spec(built) == InputSpec(32, 3, (0.5,) * 3, (0.5,) * 3)
+    assert input_spec(built) == InputSpec(size=32, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
 
 
 def test_input_specs_of_the_libraries() -> None:
@@ -146,13 +146,13 @@ def test_input_specs_of_the_libraries() -> None:
     assert input_spec(tiny_factory(2)) == IMAGENET
     with pytest.raises(ConfigError, match="torchvision:resnet18"):
         input_spec("torchvision:resnet81")
-    with pytest.raises(ConfigError, match="Did you mean lenet"):
+    with pytest.raises(ConfigError, match=r"\blenet\b"):
         input_spec("lennet")
 
 
 def test_input_spec_of_timm_comes_from_its_configuration() -> None:
     pytest.importorskip("timm")
-    lite = InputSpec(224, 3, (0.5,) * 3, (0.5,) * 3, "bicubic")
+    lite = InputSpec(size=224, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic")
     assert input_spec("timm:tf_efficientnet_lite0") == lite
     with torch.device("meta"):
         assert input_spec(build_model("timm:tf_efficientnet_lite0", num_classes=2)) == lite
@@ -160,7 +160,7 @@ def test_input_spec_of_timm_comes_from_its_configuration() -> None:
 
 
 def test_input_spec_of_hf_comes_from_its_preprocessor(hf_dir: Path) -> None:
-    expected = InputSpec(96, 3, (0.1, 0.2, 0.3), (1.0, 2.0, 3.0), "bicubic")
+    expected = InputSpec(size=96, channels=3, mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0), interpolation="bicubic")
     assert input_spec(f"hf:{hf_dir}") == expected
     assert input_spec(build_model(f"hf:{hf_dir}", num_classes=3)) == expected
     (hf_dir / "preprocessor_config.json").unlink()
@@ -168,13 +168,9 @@ def test_input_spec_of_hf_comes_from_its_preprocessor(hf_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ((0, 1, (0.5,), (0.5,)), "size"),
-        ((8, 3, (0.5,), (0.5,)), "3 channels"),
-        ((8, 1, (0.5,), (0.0,)), "std"),
-    ],
+    ("changed", "named"),
+    [({"size": 0}, "size"), ({"mean": (0.5, 0.5)}, "mean"), ({"std": (0.0,)}, "std"), ({"channels": 0}, "channels")],
 )
-def test_impossible_input_specs_are_refused(values: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        InputSpec(*values)
+def test_impossible_input_specs_are_rejected(changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        InputSpec.parse({"size": 8, "channels": 3, "mean": (0.5,), "std": (0.5,), **changed})

@@ -13,9 +13,10 @@ import residapt
 from residapt.config import load_config, write_config
 from residapt.deploy import load_run
 from residapt.errors import ModelError
+from residapt.models import InputSpec
 from residapt.models.trust import names_code, refuse_code
 from residapt.run import Request, prepare
-from residapt.storage import AdapterMetadata, Input, write_model
+from residapt.storage import AdapterMetadata, write_model
 from support.cli import invoke
 
 CALLS: list[int] = []
@@ -46,13 +47,13 @@ def test_which_specs_run_code(spec: str, code: bool) -> None:
 
 
 def test_a_network_that_was_an_object_is_not_imported() -> None:
-    with pytest.raises(ModelError, match=r"given as an object \(TinyNet\)"):
+    with pytest.raises(ModelError, match="TinyNet"):
         refuse_code("given:TinyNet", where="run 'x'", trust_code=True)
 
 
 @pytest.fixture
 def model_file(tmp_path: Path) -> Path:
-    form = Input(size=8, channels=1, mean=(0.5,), std=(0.5,))
+    form = InputSpec(size=8, channels=1, mean=(0.5,), std=(0.5,))
     metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"), model=SPEC, input=form)
     write_model(counted(3), tmp_path / "m.safetensors", metadata)
     CALLS.clear()

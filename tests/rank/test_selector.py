@@ -161,7 +161,7 @@ def test_when_a_proximal_step_is_due() -> None:
     assert not any(RankConfig(weight=0.0, every=1).due(step) for step in range(5))
 
 
-@pytest.mark.parametrize(("name", "value"), [("step", 0.0), ("weight", -1.0), ("every", 0), ("epsilon", -1e-3)])
+@pytest.mark.parametrize(("name", "value"), [("step", 0.0), ("weight", -1.0), ("every", 0)])
 def test_values_that_cannot_work_are_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"rank: {name} = {value}.*greater than"):
         RankConfig.parse({name: value}, where="rank")

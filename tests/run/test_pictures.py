@@ -15,10 +15,10 @@ from torch import Tensor
 from residapt.data.domains import TensorImages
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence
+from residapt.models import InputSpec
 from residapt.run.pictures import MOST_EXAMPLES, changed_predictions, project, spread_sample, thumbnail, unusual_images
-from residapt.storage import Input
 
-FORM = Input(size=10, channels=3, mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.1))
+FORM = InputSpec(size=10, channels=3, mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.1))
 
 
 def one_hot(labels: list[int], scale: Tensor | float = 5.0) -> Tensor:
@@ -78,7 +78,7 @@ def test_a_small_picture_shows_the_pixels_before_normalisation() -> None:
 
 def test_what_is_no_picture_has_none() -> None:
     assert thumbnail(TensorImages(torch.zeros(2, 7)), 0, FORM) == ""
-    grey = thumbnail(TensorImages(torch.zeros(1, 1, 8, 8)), 0, Input(size=8, channels=1, mean=(0.5,), std=(0.5,)))
+    grey = thumbnail(TensorImages(torch.zeros(1, 1, 8, 8)), 0, InputSpec(size=8, channels=1, mean=(0.5,), std=(0.5,)))
     assert Image.open(io.BytesIO(base64.b64decode(grey))).mode == "L"
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ConfigError, ModelError
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.streams import TwoStream
 
 NETS = ["mlp", "lenet", "resnet", "conv1d", "transformer", "tied"]

@@ -53,11 +53,7 @@ ARGUMENTS = (
     Case("information of negative weight", ADAPT + " --set information.weight=-1", "information.weight = -1 cannot"),
     Case("average that never moves", ADAPT + " --set average.decay=1", "average.decay = 1 cannot be used"),
     Case("consistency of an unknown kind", ADAPT + " --set consistency.kind=l1", "consistency.kind = 'l1' cannot"),
-    Case(
-        "pseudo-labels of no layer",
-        ADAPT + " --set pseudo.weight=1 --set pseudo.layer=full9",
-        "layer 'full9' is not a module",
-    ),
+    Case("discrepancy of no layer", ADAPT + " --set discrepancy.layer=full9", "layer 'full9' is not a module"),
     Case("no classifier steps", ADAPT + " --set discrepancy.steps=0", "discrepancy.steps = 0 cannot be used"),
     Case("augmentation beyond reason", ADAPT + " --set augment.scale=1", "augment.scale = 1 cannot be used"),
     Case("unknown recipe", ADAPT + " --recipe minus", "recipe = 'minus' cannot be used"),

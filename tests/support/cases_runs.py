@@ -148,7 +148,7 @@ MODELS = (
     ),
     Case("model file without classes", MODEL, "classes", model(classes=None)),
     Case("model file with broken properties", MODEL, "metadata of", model(classes="[")),
-    Case("model file with a class twice", MODEL, "'cat' stands there twice", model(classes='["cat", "cat", "owl"]')),
+    Case("model file with a class twice", MODEL, "'cat'", model(classes='["cat", "cat", "owl"]')),
     Case("model file of more classes", MODEL, "does not fit its own spec", model(classes='["a", "b", "c", "d"]')),
     Case("model file of an unknown network", MODEL, "'lenett' is unknown", model(model='"lenett"')),
     Case("model file that names code", MODEL, "names code as its network, 'os:system'", model(model='"os:system"')),

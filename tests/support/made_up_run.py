@@ -16,11 +16,11 @@ from PIL import Image, ImageDraw
 from residapt.config import load_config, write_config
 from residapt.evaluate.calibration import calibration
 from residapt.evaluate.metrics import confusion_matrix
+from residapt.models import InputSpec
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import (
     Accuracy,
     ChangedPrediction,
-    Input,
     LayerRanks,
     Projection,
     RunSummary,
@@ -119,7 +119,7 @@ def _summary(classes: list[str]) -> dict[str, Any]:
         "method": "rpt",
         "model": "timm:tf_efficientnet_lite0",
         "classes": tuple(classes),
-        "input": Input(size=128, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
+        "input": InputSpec(size=128, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
         "seconds": {"source": 412.0, "adapt": 861.0, "scores": 74.0},
         "source_images": 2817,
         "target_images": 795,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from residapt.storage import AdapterMetadata, Input
+from residapt.models import InputSpec
+from residapt.storage import AdapterMetadata
 
 CLASSES = ("cat", "dog", "owl & <i>co</i>")
 METADATA = AdapterMetadata(
-    method="rpt", classes=CLASSES, model="lenet", input=Input(size=28, channels=1, mean=(0.4,), std=(0.2,))
+    method="rpt", classes=CLASSES, model="lenet", input=InputSpec(size=28, channels=1, mean=(0.4,), std=(0.2,))
 )

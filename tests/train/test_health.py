@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from residapt.data.domains import DomainPair, pair_from_tensors
+from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import TrainingError
 from residapt.methods.config import DiscrepancyConfig, MethodConfig
 from residapt.methods.fit import make_trainer
@@ -33,7 +33,9 @@ def blobs(labels: Tensor, *, shift: float = 0.0, seed: int = 0) -> Tensor:
 
 def pair_with(target_labels: Tensor, shift: float = 1.0) -> DomainPair:
     labels = torch.arange(256) % 4
-    return pair_from_tensors(blobs(labels), labels, blobs(target_labels, shift=shift, seed=1))
+    return DomainPair(
+        Labelled(TensorImages(blobs(labels)), labels), TensorImages(blobs(target_labels, shift=shift, seed=1))
+    )
 
 
 def shifted(shift: float = 1.0) -> DomainPair:

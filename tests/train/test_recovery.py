@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_run import tiny_trainer
 from torch import Tensor
 
 from residapt.errors import TrainingError
@@ -23,6 +22,7 @@ from residapt.train.divergence import GRADIENT
 from residapt.train.metrics import MetricsFile
 from residapt.train.recovery import EVERY
 from residapt.train.state import method_tensors, optimizer_state
+from support.tiny_run import tiny_trainer
 
 STEPS = 4 * EVERY
 PARTS = {"prior": {"kind": "estimated", "every": 3}, "average": {"decay": 0.9, "start": 0.0, "every": 1}}

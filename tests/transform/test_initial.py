@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.streams import TwoStream
 from residapt.transform import ResidualTransform, Start, VectorTransform, initialise
 from residapt.transform.config import resolve_nonlinearity

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from residapt.errors import ModelError
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt.streams import TwoStream
 from residapt.transform import TransformConfig, select_layers
 

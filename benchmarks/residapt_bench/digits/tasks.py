@@ -12,7 +12,7 @@ from torch import Tensor
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.imageset import ImageSet
-from residapt.data.transforms import resize, to_grey, to_rgb
+from residapt.data.preprocess import resize, to_grey, to_rgb
 from residapt.errors import ConfigError
 from residapt.evaluate.predict import Evaluation
 from residapt.methods.recipes import Pixels

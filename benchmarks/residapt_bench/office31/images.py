@@ -20,11 +20,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
+from residapt.data.augment import RandomCrop
 from residapt.data.batches import derived_seed
-from residapt.data.crop import RandomCrop
 from residapt.data.domains import Labelled
 from residapt.data.folders import ClassFolders, decode_all, scan_source
-from residapt.data.transforms import to_float
+from residapt.data.preprocess import to_float
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec, input_spec
 from residapt.storage.atomic import atomic_file
@@ -117,7 +117,7 @@ def _pixels(name: str, image_size: int, folders: ClassFolders, form: InputSpec, 
     size = round(image_size * MARGIN)
     path = cache / f"office31-{name}-{size}-{_listing(folders)}.safetensors"
     if not path.exists():
-        wanted = InputSpec(size, 3, form.mean, form.std, form.interpolation)
+        wanted = form.model_copy(update={"size": size, "channels": 3})
         decoded = decode_all(folders.paths, wanted, what=f"office31 {name}", budget=float("inf"))
         assert decoded.pixels is not None  # no budget, no refusal
         _save({"pixels": decoded.pixels, "labels": folders.labels[decoded.kept]}, path)

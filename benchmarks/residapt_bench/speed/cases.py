@@ -19,8 +19,7 @@ from residapt.data.batches import Batch
 from residapt.errors import ConfigError
 from residapt.losses.adversarial import DomainClassifier, domain_logits, domain_loss, flipped_loss, frozen
 from residapt.methods import MethodConfig, build_method
-from residapt.models.lenet import LeNet
-from residapt.models.svhnet import SvhNet
+from residapt.models import LeNet, SvhNet
 from residapt.models.zoo import timm_module, torchvision_models
 from residapt.train import Method, TrainConfig
 from residapt.train.optimiser import build_optimizer

@@ -39,7 +39,6 @@ PARTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "recipe plus": ({**PRIOR, **INFORMATION, **STANDARDISE, **AUGMENT, **CONSISTENCY}, None),
     "average": ({"average": {"decay": 0.999, "start": 0.0}}, None),
     "discrepancy.steps=2": ({"discrepancy": {"steps": 2}}, None),
-    "pseudo": ({"pseudo": {"weight": 0.1, "start": 0.0}}, None),
 }
 """Settings of each part, and the largest ratio to the plain method that is wanted."""
 

@@ -10,7 +10,7 @@ from residapt.data.domains import Labelled, TensorImages
 from residapt.errors import ConfigError, DataError
 from residapt.evaluate.predict import Evaluation
 from residapt.methods.registry import build_method
-from residapt.models.small import UavNet
+from residapt.models import UavNet
 from residapt_bench.digits.plan import SourceRecipe
 from residapt_bench.drones import execute as uav_run
 from residapt_bench.drones import task as uav_task

@@ -14,7 +14,7 @@ from torch import nn
 
 from residapt.errors import ConfigError
 from residapt.losses.adversarial import DomainClassifier
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt_bench.speed import steps as speed
 from residapt_bench.speed.cases import CASES, STEPS, SpeedCase, find_case
 from residapt_bench.speed.floor import LayerCount, count_layers, multiplications, step_floor

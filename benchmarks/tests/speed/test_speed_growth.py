@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from residapt.errors import ConfigError, DataError
-from residapt.models.lenet import LeNet
+from residapt.models import LeNet
 from residapt_bench.speed import growth as speed_growth
 from residapt_bench.speed.cases import CASES, rpt_method
 from residapt_bench.speed.growth import (

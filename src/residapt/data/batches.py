@@ -22,7 +22,7 @@ class Batch:
     few: Tensor | None = None
     few_labels: Tensor | None = None
     view: Tensor | None = None
-    """The same target images as the data draws them a second time, where that was asked for."""
+    """A second random view of the same target images, if requested."""
 
     def to(self, device: torch.device, memory_format: torch.memory_format | None = None) -> Batch:
         """The batch on a device; images in the given memory format where they have four dimensions."""

@@ -15,6 +15,9 @@ BatchTransform = Callable[[Tensor, torch.Generator], Tensor]
 Balance = Literal["as-is", "classes"]
 """Labelled images as often as they are, or each class as often as every other."""
 
+_PART = 256
+"""Images that are checked at a time."""
+
 
 class Images(Protocol):
     """Images that can be fetched by index as one float batch."""
@@ -34,8 +37,8 @@ class TensorImages:
     def __init__(self, images: Tensor, transform: BatchTransform | None = None, *, name: str = "images") -> None:
         if len(images) == 0:
             raise DataError(f"{name}: there are no images (shape {tuple(images.shape)}); give at least one.")
-        if images.is_floating_point() and not bool(torch.isfinite(images).all()):
-            where = int((~torch.isfinite(images.flatten(1)).all(1)).nonzero()[0])
+        where = _first_not_finite(images) if images.is_floating_point() else None
+        if where is not None:
             raise DataError(f"{name}: image {where} contains NaN or infinity. Clean the data before adapting to it.")
         self.images, self.transform = images, transform
 
@@ -46,6 +49,15 @@ class TensorImages:
         """A batch of floats."""
         batch = self.images[index]
         return batch.float() if self.transform is None else self.transform(batch, generator)
+
+
+def _first_not_finite(images: Tensor) -> int | None:
+    """The first image with NaN or infinity, found part by part: a mask of all images would be a copy of them."""
+    for start, part in zip(range(0, len(images), _PART), torch.split(images, _PART), strict=True):
+        finite = torch.isfinite(part.flatten(1)).all(1)
+        if not bool(finite.all()):
+            return start + int((~finite).nonzero()[0])
+    return None
 
 
 class JoinedImages:
@@ -87,7 +99,7 @@ class Labelled:
         object.__setattr__(self, "labels", self.labels.long())
 
     def check_classes(self, num_classes: int, name: str) -> None:
-        """Refuse class indices that the network has no output for."""
+        """Reject class indices that the network has no output for."""
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= num_classes:
             bad = low if low < 0 else high
@@ -100,7 +112,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class DomainPair:
-    """A labelled source, an unlabelled target and, in the supervised case, a few labelled target images."""
+    """A labelled source, an unlabelled target and, in the supervised case, labelled target images."""
 
     source: Labelled
     target: Images
@@ -117,12 +129,3 @@ class DomainPair:
                 f"the target must be images without labels, got {type(self.target).__name__}. "
                 "Give TensorImages, or another object with __len__ and fetch(index, generator)."
             )
-
-
-def pair_from_tensors(
-    source: Tensor, labels: Tensor, target: Tensor, transform: BatchTransform | None = None
-) -> DomainPair:
-    """A pair of tensors in memory; the same transform for both domains."""
-    return DomainPair(
-        Labelled(TensorImages(source, transform, name="source"), labels), TensorImages(target, transform, name="target")
-    )

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,37 +16,9 @@ from torch import Tensor
 from residapt.data.decode import UnreadableImageError, decode_image, is_image_name, list_images
 from residapt.data.domains import BatchTransform
 from residapt.errors import DataError
+from residapt.models.input_spec import InputSpec
 
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
-
-
-class InputForm(Protocol):
-    """What reading images needs to know of a network's input."""
-
-    @property
-    def size(self) -> int:
-        """Height and width in pixels."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """1 for grey, 3 for colour."""
-        ...
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Subtracted per channel from values in [0, 1]."""
-        ...
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Divides per channel after that."""
-        ...
-
-    @property
-    def interpolation(self) -> str:
-        """How images are resized."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +115,7 @@ def _refuse_splits(root: Path, names: list[str]) -> None:
 
 
 def _checked_names(root: Path, names: Iterable[str]) -> tuple[str, ...]:
-    """The names, refused if two look alike: on some systems they would be one folder."""
+    """The names, rejected if two look alike: on some systems they would be one folder."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(_folded(name), name)
@@ -176,13 +147,13 @@ class Decoded:
 
 def decode_all(
     paths: Sequence[Path],
-    form: InputForm,
+    form: InputSpec,
     *,
     what: str,
     budget: float,
     on_image: Callable[[], None] = lambda: None,
 ) -> Decoded:
-    """Decode every file once; unreadable ones are named and left out, and refused when they are more than half."""
+    """Decode every file once; unreadable ones are named and left out, and rejected when they are more than half."""
     keep_pixels = len(paths) * form.channels * form.size**2 <= budget
     pixels = torch.empty(len(paths) if keep_pixels else 0, form.channels, form.size, form.size, dtype=torch.uint8)
     broken: dict[int, UnreadableImageError] = {}
@@ -219,7 +190,7 @@ def _judge_broken(broken: list[UnreadableImageError], count: int, what: str) -> 
 class FileImages:
     """Images on disk, decoded for each batch by a few threads; for sets that memory cannot hold."""
 
-    def __init__(self, paths: Sequence[Path], form: InputForm, transform: BatchTransform) -> None:
+    def __init__(self, paths: Sequence[Path], form: InputSpec, transform: BatchTransform) -> None:
         self.paths, self.form, self.transform = tuple(paths), form, transform
         self._pool = ThreadPoolExecutor(_threads())
 
@@ -233,7 +204,7 @@ class FileImages:
         return self.transform(torch.stack(images), generator)
 
 
-def _decode(path: Path, form: InputForm) -> Tensor:
+def _decode(path: Path, form: InputSpec) -> Tensor:
     return decode_image(path, size=form.size, channels=form.channels, interpolation=form.interpolation)
 
 

@@ -1,4 +1,4 @@
-"""A label file: one line for each labelled target image, ``path,class``. What is wrong is told with its line."""
+"""A label file: one line for each labelled target image, ``path,class``. Errors name the line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LabelLine:
 
 
 def read_label_file(file: Path, target: Path, classes: Sequence[str]) -> tuple[LabelLine, ...]:
-    """The labelled images of a CSV file, each once; anything that cannot be meant is refused with its line."""
+    """The labelled images of a CSV file, each once; anything that cannot be meant is rejected with its line."""
     reader = _Reader(file, target, tuple(classes))
     found: dict[Path, LabelLine] = {}
     for number, cells in _rows(file):

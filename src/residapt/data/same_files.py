@@ -63,11 +63,6 @@ def which_common(images: Images, others: Images) -> list[bool]:
     return [digest in seen for digest in pixel_digests(images)]
 
 
-def common_images(images: Images, others: Images) -> int:
-    """How many of ``images`` are, pixel by pixel, among ``others``."""
-    return sum(which_common(images, others))
-
-
 def pixel_digests(images: Images) -> Iterator[str]:
     """A digest of each image as it is fetched."""
     generator = torch.Generator().manual_seed(0)

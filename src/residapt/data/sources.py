@@ -16,21 +16,21 @@ from residapt.data.domains import Images, Labelled, TensorImages
 from residapt.data.folders import (
     ClassFolders,
     FileImages,
-    InputForm,
     decode_all,
     scan_labelled,
     scan_source,
     scan_target,
 )
-from residapt.data.prepare import Normalise, augment
+from residapt.data.preprocess import Normalise, augment
 from residapt.errors import DataError
+from residapt.models.input_spec import InputSpec
 
 
 @dataclass(frozen=True)
 class Reading:
     """How images are read."""
 
-    form: InputForm
+    form: InputSpec
     augment: bool = True
     cache: float = 4e9
     """Bytes of pixels that may be kept in memory."""
@@ -44,7 +44,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class OpenImages:
-    """The images of one domain, with no place for labels."""
+    """The images of one domain, without labels."""
 
     train: Images
     """Augmented."""

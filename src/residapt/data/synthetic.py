@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from residapt.data.glyphs import glyph_bank
 from residapt.data.imageset import ImageSet
-from residapt.data.transforms import resize
+from residapt.data.preprocess import resize
 from residapt.errors import ConfigError
 
 # Glyphs warped at a time. It bounds memory; another value would give other digits for the same seed.

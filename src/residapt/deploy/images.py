@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.decode import UnreadableImageError, decode_image
-from residapt.storage import Input
+from residapt.models import InputSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class DecodedBatch:
     unreadable: tuple[UnreadableImageError, ...]
 
 
-def decoded_batches(paths: Sequence[Path], form: Input, batch_size: int) -> Iterator[DecodedBatch]:
+def decoded_batches(paths: Sequence[Path], form: InputSpec, batch_size: int) -> Iterator[DecodedBatch]:
     """All files in order. At most two batches are in memory: one being decoded, one in use."""
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[tuple[int, list[Future[Tensor | UnreadableImageError]]]] = deque()
@@ -40,14 +40,14 @@ def decoded_batches(paths: Sequence[Path], form: Input, batch_size: int) -> Iter
             yield _collect(*waiting.popleft(), form)
 
 
-def _decode(path: Path, form: Input) -> Tensor | UnreadableImageError:
+def _decode(path: Path, form: InputSpec) -> Tensor | UnreadableImageError:
     try:
         return decode_image(path, size=form.size, channels=form.channels, interpolation=form.interpolation)
     except UnreadableImageError as error:
         return error
 
 
-def _collect(start: int, futures: Sequence[Future[Tensor | UnreadableImageError]], form: Input) -> DecodedBatch:
+def _collect(start: int, futures: Sequence[Future[Tensor | UnreadableImageError]], form: InputSpec) -> DecodedBatch:
     results = [future.result() for future in futures]
     good = {start + i: result for i, result in enumerate(results) if isinstance(result, Tensor)}
     empty = torch.empty(0, form.channels, form.size, form.size, dtype=torch.uint8)

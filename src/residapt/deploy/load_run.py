@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from residapt.config import read_toml
-from residapt.data.labels_record import read_records
+from residapt.data.labelled_target import read_records
+from residapt.data.preprocess import to_float
 from residapt.data.same_files import Mark
-from residapt.data.transforms import to_float
 from residapt.distributed import Engine
 from residapt.errors import ConfigError, ModelError
-from residapt.models import build_model, input_spec, load_weights, with_bottleneck
+from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
 from residapt.models.trust import refuse_code
-from residapt.storage import AdapterMetadata, Input, load, read_config
+from residapt.storage import AdapterMetadata, load, read_config
 from residapt.storage.adapter_format import CONFIG
 from residapt.storage.model_file import read_model_metadata
 from residapt.storage.run_directory import RunDirectory
@@ -32,7 +32,7 @@ class DeployedModel:
 
     model: nn.Module
     classes: tuple[str, ...]
-    input: Input
+    input: InputSpec
     spec: str
     metadata: AdapterMetadata
     device: torch.device

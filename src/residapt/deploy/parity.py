@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from residapt.data.transforms import to_float
+from residapt.data.preprocess import to_float
 from residapt.errors import ModelError
-from residapt.storage import Input
+from residapt.models import InputSpec
 
 Runner = Callable[[Tensor], Tensor]
 TOLERANCE = 1e-4
@@ -35,7 +35,7 @@ def with_plain_output(network: nn.Module, example: Tensor) -> nn.Module:
         return network if isinstance(network(example), Tensor) else LogitsOnly(network)
 
 
-def example_batch(form: Input, count: int) -> Tensor:
+def example_batch(form: InputSpec, count: int) -> Tensor:
     """Images of coarse and fine noise, as the network sees images."""
     generator = torch.Generator().manual_seed(count)
     pixels = torch.rand(count, form.channels, form.size, form.size, generator=generator)
@@ -45,7 +45,7 @@ def example_batch(form: Input, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def check_parity(what: str, expected: Runner, found: Runner, form: Input) -> float:
+def check_parity(what: str, expected: Runner, found: Runner, form: InputSpec) -> float:
     """The largest relative difference of logits; refused when it is too large or a class differs."""
     worst = 0.0
     for count in (1, 2, 5):

@@ -7,36 +7,43 @@ from residapt.losses.adversarial import (
     domain_logits,
     domain_loss,
     flipped_loss,
+    frozen,
     reverse_gradient,
     uniform_loss,
 )
 from residapt.losses.classification import weighted_cross_entropy
-from residapt.losses.information import information_maximisation
-from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, rbf_mmd
+from residapt.losses.consistency import consistency
+from residapt.losses.information import entropy, information_maximisation
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, rbf_mmd
 from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
 from residapt.losses.stream import stream_loss
-from residapt.losses.weights import exponential_distance
+from residapt.losses.weights import exponential_distance, squared_distance
 
 __all__ = [
     "DomainClassifier",
     "DomainLogits",
     "RandomMultilinear",
+    "consistency",
     "coral",
     "difference_loss",
     "domain_accuracy",
     "domain_logits",
     "domain_loss",
+    "entropy",
     "entropy_weights",
     "exponential_distance",
     "flipped_loss",
+    "frozen",
     "gaussian_mmd",
     "information_maximisation",
     "linear_mmd",
+    "median_bandwidths",
     "multilinear",
     "rbf_mmd",
     "reverse_gradient",
     "scale_invariant_mse",
+    "squared_distance",
     "stream_loss",
     "uniform_loss",
     "weighted_cross_entropy",

@@ -2,8 +2,8 @@ r"""Domain classifiers, and what they ask of the features (paper Eq. 5-6; Ganin 
 
 Source samples have domain label 1, target samples 0. Three ways to confuse the classifier:
 
-* ``flip``: cross-entropy with flipped labels on both domains (Eq. 6). Strong where the classifier is sure.
-* ``reversal``: the negative of the classifier's own loss (gradient reversal). Vanishes where the classifier is sure.
+* ``flip``: cross-entropy with flipped labels on both domains (Eq. 6). Strong where the classifier is confident.
+* ``reversal``: the negative of the classifier's own loss (gradient reversal). Vanishes where it is confident.
 * ``uniform``: cross-entropy to the uniform distribution (domain confusion, Tzeng et al. 2015).
 """
 

@@ -19,7 +19,8 @@ def consistency(logits: Tensor, changed: Tensor, kind: Consistency = "kl", thres
     .. math:: \frac1n \sum_i \mathrm{KL}(p_i \,\|\, q_i) \qquad\text{or}\qquad
         \frac1n \sum_i [\max_k p_{ik} \ge \tau]\,\bigl(-\log q_{i \hat y_i}\bigr)
 
-    The second form (FixMatch, Sohn et al. 2020) takes the class :math:`\hat y_i` of a sure prediction for the truth.
+    The second form (FixMatch, Sohn et al. 2020) takes the class :math:`\hat y_i` of a confident prediction as the
+    label.
     ``logits`` carry no gradient: the image as it is teaches the changed one.
     """
     if logits.shape != changed.shape or logits.ndim != 2 or not len(logits):

@@ -1,4 +1,4 @@
-"""Information maximisation on unlabelled predictions: sure about each sample, not about one class for all."""
+"""Information maximisation on unlabelled predictions: confident about each sample, not about one class for all."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=-1)
 
 
-def log_mean_prediction(logits: Tensor) -> Tensor:
-    r"""Logarithm of the mean softmax over the batch, :math:`\log \bar p`; shape (classes,)."""
-    return torch.logsumexp(torch.log_softmax(logits, dim=-1), dim=0) - math.log(len(logits))
-
-
 def information_maximisation(logits: Tensor, prior: Tensor | None = None, *, diversity: float = 1.0) -> Tensor:
     r"""Mean entropy minus diversity, to be minimised (Krause et al. 2010; Liang et al. 2020).
 
@@ -36,8 +31,8 @@ def information_maximisation(logits: Tensor, prior: Tensor | None = None, *, div
         \frac1n\sum_i H(p_i) + d\,\mathrm{KL}(\bar p \,\|\, \pi)
 
     Without a prior, its minimum :math:`-d \log K` asks for equally frequent classes. With one, the minimum is
-    0, at sure predictions whose class frequencies are :math:`\pi`. A flat prior gives the first form plus
-    :math:`d \log K`. ``diversity`` is :math:`d`: below 1, predictions that are sure count more than frequencies
+    0, at confident predictions whose class frequencies are :math:`\pi`. A flat prior gives the first form plus
+    :math:`d \log K`. ``diversity`` is :math:`d`: below 1, confident predictions count more than frequencies
     that are only assumed.
     """
     if logits.ndim != 2 or not len(logits):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +30,6 @@ class RandomMultilinear(nn.Module):
         classes: int,
         dim: int = 128,
         *,
-        distribution: Literal["normal", "uniform"] = "normal",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -40,8 +38,8 @@ class RandomMultilinear(nn.Module):
                 f"RandomMultilinear: all sizes must be at least 1, got features={features}, "
                 f"classes={classes}, dim={dim}. The paper uses dim=128."
             )
-        self.register_buffer("R_f", _random_matrix(dim, features, distribution, generator))
-        self.register_buffer("R_g", _random_matrix(dim, classes, distribution, generator))
+        self.register_buffer("R_f", torch.randn(dim, features, generator=generator))
+        self.register_buffer("R_g", torch.randn(dim, classes, generator=generator))
 
     def forward(self, f: Tensor, g: Tensor) -> Tensor:
         """The joint representation, shape (samples, dim)."""
@@ -62,7 +60,7 @@ def multilinear(f: Tensor, g: Tensor) -> Tensor:
 def entropy_weights(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
     r"""CDAN+E's sample weights :math:`1 + e^{-H(g)}`, scaled to mean 1, without gradient.
 
-    Call it once per domain: normalised over both, the domain with the surer predictions would outweigh the
+    Call it once per domain: normalised over both, the domain with the more confident predictions would outweigh the
     other. Where the samples have ``prior`` weights already, both are multiplied, and the mean that is scaled
     to 1 is the one under those weights, as in a sample drawn with them.
     """
@@ -71,15 +69,6 @@ def entropy_weights(probabilities: Tensor, prior: Tensor | None = None) -> Tenso
     if prior is None:
         return weights / weights.mean()
     return prior * weights / ((prior * weights).sum() / prior.sum())
-
-
-def _random_matrix(rows: int, columns: int, distribution: str, generator: torch.Generator | None) -> Tensor:
-    if distribution == "normal":
-        return torch.randn(rows, columns, generator=generator)
-    if distribution == "uniform":
-        # U(-sqrt 3, sqrt 3) has variance 1, as the inner-product property needs.
-        return (2 * torch.rand(rows, columns, generator=generator) - 1) * math.sqrt(3)
-    raise ConfigError(f"RandomMultilinear: distribution must be 'normal' or 'uniform', got {distribution!r}.")
 
 
 def _check_rows(f: Tensor, g: Tensor) -> None:

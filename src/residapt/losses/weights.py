@@ -15,7 +15,7 @@ from torch import Tensor
 from residapt.errors import ModelError
 
 MAX_EXPONENT = 20.0
-"""Above this squared distance the exponential goes on as its tangent; exp(89) overflows single precision."""
+"""Above this squared distance the exponential is continued by its tangent; exp(89) overflows single precision."""
 
 
 def squared_distance(theta_s: Tensor, theta_t: Tensor, a: Tensor | float = 1.0, b: Tensor | float = 0.0) -> Tensor:

@@ -1,21 +1,7 @@
-"""What is trained and the loss of one step: RPT and every system it is compared with, one file each."""
+"""What is trained and the loss of one step: RPT and every system it is compared with."""
 
-from residapt.methods import (
-    adda,
-    cdan,
-    confusion,
-    coral,
-    dann,
-    dsn,
-    fine_tune,
-    mmd,
-    pooled,
-    rman,
-    rpt,
-    source_only,
-    target_only,
-    two_stream,
-)
+from residapt.methods import adda, baselines, dsn, rpt, shared, two_stream
+from residapt.methods.baselines import is_oracle, training_pair
 from residapt.methods.config import (
     AverageConfig,
     DiscrepancyConfig,
@@ -26,7 +12,6 @@ from residapt.methods.config import (
     PriorConfig,
     TwoStreamConfig,
 )
-from residapt.methods.oracle import is_oracle, training_pair
 from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
 
 __all__ = [
@@ -39,24 +24,16 @@ __all__ = [
     "PriorConfig",
     "TwoStreamConfig",
     "adda",
+    "baselines",
     "build_method",
-    "cdan",
     "check_method",
-    "confusion",
-    "coral",
-    "dann",
     "describe_methods",
     "dsn",
-    "fine_tune",
     "is_oracle",
     "method_names",
-    "mmd",
-    "pooled",
     "register",
-    "rman",
     "rpt",
-    "source_only",
-    "target_only",
+    "shared",
     "training_pair",
     "two_stream",
 ]

@@ -45,7 +45,7 @@ class ADDA(AdaptingMethod):
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Mapping loss of the target network and the domain classifier's own."""
-        batch, inner = self.changed(batch), (*self.adversary.inner, *self.read_layers)
+        batch, inner = self.changed(batch), self.adversary.inner
         counts = self.source_weights(batch.labels)
         with torch.no_grad(), _evaluation_mode(self.two.model):
             source = self.two.outputs(batch.source, stream="source", inner=inner)
@@ -100,8 +100,8 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 @register("adda")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> ADDA:
-    """The given network is the source network, so train it on the source first."""
+    """ADDA: a target network that a domain classifier takes for the fixed source network. Tzeng et al. 2017."""
     two = SeparateStreams(model, config.transform)
     adversary = build_own_discrepancy(config.discrepancy, "flip", two, example, method="adda")
-    assert isinstance(adversary, Adversarial)  # every other kind has been refused
+    assert isinstance(adversary, Adversarial)  # every other kind has been rejected
     return ADDA(two, adversary, config)

@@ -42,7 +42,7 @@ class Alignment(AdaptingMethod):
     @property
     def inner(self) -> tuple[str, ...]:
         """Inner layers that the losses read."""
-        return (*(() if self.discrepancy is None else self.discrepancy.inner), *self.read_layers)
+        return () if self.discrepancy is None else self.discrepancy.inner
 
     def discrepancy_weight(self, progress: float) -> float:
         """Weight of the discrepancy in the network's loss at training progress p."""

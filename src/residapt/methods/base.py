@@ -1,10 +1,8 @@
-"""What all methods that read both domains can add to their own losses, each part by a setting and off by default.
+"""Parts that any method that reads both domains can add to its losses; each is off by default.
 
 * ``prior``: source samples are weighted to the target's class frequencies (:mod:`residapt.methods.extras.prior`);
 * ``information``: information maximisation on the target's predictions;
 * ``consistency``: changed target images are predicted like the images as they are;
-* ``pseudo``: late in the run, target images get the class of the nearest
-  centroid (:mod:`residapt.methods.extras.pseudo`);
 * ``average``: predictions by a moving average of the weights (:mod:`residapt.streams.average`);
 * ``augment``: random changes of the source images.
 
@@ -16,11 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.optim import Optimizer
 
+from residapt.data.augment import Augment
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair
 from residapt.errors import ConfigError
@@ -28,16 +25,16 @@ from residapt.losses.consistency import consistency
 from residapt.losses.gather import gather_features
 from residapt.losses.information import information_maximisation
 from residapt.methods.config import MethodConfig
-from residapt.methods.discrepancy.layers import PENULTIMATE, resolve_layer
 from residapt.methods.extras.prior import TargetPrior, target_prior
-from residapt.methods.extras.pseudo import Centroids
-from residapt.methods.registry import probe
 from residapt.rank import RankChange
 from residapt.streams import Outputs
 from residapt.streams.average import StreamAverage
 from residapt.streams.two_stream import Residuals
 from residapt.train.method import Method
 from residapt.train.schedule import ramp
+
+VIEW = Augment(shift=2, rotate=10, scale=0.1, shear=0.1, contrast=0.3, value_range=None)
+"""Small random changes that make another view of a target image."""
 
 
 class AdaptingMethod(Method):
@@ -51,38 +48,20 @@ class AdaptingMethod(Method):
         super().__init__()
         self.config = config
         self.prior = None
-        self.centroids: Centroids | None = None
-        self._centroid_layer: str | None = None
-        self.view = config.consistency.augment.build()
         self.change = config.augment.build()
         self._progress = 0.0
         self._remarks: list[str] = []
 
     def meet(self, pair: DomainPair, classes: int) -> None:
-        """Learn the source's class frequencies, and make room for averaged weights and centroids."""
+        """Learn the source's class frequencies, and make room for averaged weights."""
         like = next(self.two.model.parameters())
         trains = self.trains_source and self.config.train_source
         self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
         if self.config.average.decay > 0:
             self.two.average = StreamAverage(self.two)
-        if self.config.pseudo.weight > 0:
-            self._make_centroids(pair.source.images.fetch(torch.arange(2), torch.Generator()).to(like), classes)
-
-    def _make_centroids(self, example: Tensor, classes: int) -> None:
-        settings = self.config.pseudo
-        layer = resolve_layer(self.two, settings.layer or PENULTIMATE, example)
-        assert layer is not None
-        features = probe(self.two, example, (layer,)).inner[layer].flatten(1)
-        self._centroid_layer = layer
-        self.centroids = Centroids(classes, features.shape[1], settings.decay, features)
-
-    @property
-    def read_layers(self) -> tuple[str, ...]:
-        """Inner layers that these parts read."""
-        return () if self._centroid_layer is None else (self._centroid_layer,)
 
     def changed(self, batch: Batch) -> Batch:
-        """The batch with the source images changed at random, where that is asked for."""
+        """The batch with the source images augmented, if ``augment`` is set."""
         return batch if self.change is None else replace(batch, source=self.change(batch.source))
 
     def source_weights(self, labels: Tensor) -> Tensor | None:
@@ -119,18 +98,16 @@ class AdaptingMethod(Method):
     ) -> dict[str, tuple[float, Tensor]]:
         """Weights and values of the terms that are on."""
         found: dict[str, tuple[float, Tensor]] = {}
-        sure, alike = self.config.information, self.config.consistency
-        if sure.weight > 0:
+        info, other = self.config.information, self.config.consistency
+        if info.weight > 0:
             assumed = None if self.prior is None else self.prior.target
-            part = information_maximisation(gather_features(target.logits), assumed, diversity=sure.diversity)
-            found["information"] = (sure.weight_at(progress), part)
+            part = information_maximisation(gather_features(target.logits), assumed, diversity=info.diversity)
+            found["information"] = (info.weight_at(progress), part)
         if self._is_consistent(progress):
             changed = self.two.outputs(self._view(batch), stream="target", residuals=residuals).logits
-            part = consistency(target.logits, changed, alike.kind, alike.threshold)
-            since = (progress - alike.start) / (1 - alike.start)
-            found["consistency"] = (alike.weight * ramp(since, alike.gamma), part)
-        if self.centroids is not None and self._centroid_layer is not None:
-            found |= self._pseudo(self.centroids, target.inner[self._centroid_layer], target.logits, progress)
+            part = consistency(target.logits, changed, other.kind, other.threshold)
+            since = (progress - other.start) / (1 - other.start)
+            found["consistency"] = (other.weight * ramp(since, other.gamma), part)
         return found
 
     def _is_consistent(self, progress: float) -> bool:
@@ -142,21 +119,13 @@ class AdaptingMethod(Method):
 
     def _view(self, batch: Batch) -> Tensor:
         if self.config.consistency.view == "changed":
-            return batch.target if self.view is None else self.view(batch.target)
+            return VIEW(batch.target)
         if batch.view is None:
             raise ConfigError(
                 "consistency.view = 'drawn' needs a second view of the target images in the batch: draw it with "
                 "batches.batch(step, view=method.wants_view(progress)), as the Trainer does."
             )
         return batch.view
-
-    def _pseudo(
-        self, centroids: Centroids, features: Tensor, logits: Tensor, progress: float
-    ) -> dict[str, tuple[float, Tensor]]:
-        centroids.observe(features, logits)
-        if progress < self.config.pseudo.start:
-            return {}
-        return {"pseudo": (self.config.pseudo.weight, functional.cross_entropy(logits, centroids.labels(features)))}
 
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
         """Estimate the prior and average the weights, when they are due."""
@@ -175,13 +144,13 @@ class AdaptingMethod(Method):
         reason = self.prior.refresh()
         if reason is not None and int(self.prior.counts[1]) == 1:
             self._remarks.append(
-                f"an estimate of the target's class frequencies was refused and the last one kept, because {reason}."
+                f"an estimate of the target's class frequencies was rejected and the last one kept, because {reason}."
             )
 
     def remarks(self) -> list[str]:
-        """The first refused estimate."""
-        told, self._remarks = self._remarks, []
-        return told
+        """The first rejected estimate."""
+        messages, self._remarks = self._remarks, []
+        return messages
 
     def notices(self) -> list[str]:
         """What became of the estimates."""

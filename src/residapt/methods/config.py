@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,33 +19,23 @@ DiscrepancyName = Literal["flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_m
 class MultilinearConfig(Settings):
     """How RMAN and CDAN join features f and predictions g for the domain classifier."""
 
-    width: int | None = Field(None, ge=1)
-    """D, the width of the random map; None: 128 for RMAN (the paper's), 1024 for CDAN (its authors' code)."""
-    limit: int = Field(4096, ge=1)
-    """CDAN uses the full product of f and g up to this size, and the random map above it."""
     g: Literal["softmax", "logits"] = "softmax"
     """What the predictions are: class probabilities, or logits, which nothing bounds."""
-    detach: bool | None = None
-    """Whether no gradient flows through g; None: not for RMAN, as in CDAN's code for CDAN."""
     confusion: Literal["flip", "reversal", "uniform"] | None = None
     """How the classifier is confused; None: flipped labels for RMAN (paper App. B), reversal for CDAN."""
-    distribution: Literal["normal", "uniform"] = "normal"
-    """Distribution of the random map's entries; both have mean 0 and variance 1."""
 
 
 class RampedConfig(Settings):
-    """A loss whose weight is ramped up from the start of the training, up to its end."""
+    """A loss whose weight is ramped up from the start of the training."""
 
     weight: float = Field(0.0, ge=0)
     """Weight in the network's loss; 0 leaves it out."""
     gamma: float = Field(10.0, ge=0)
     """Steepness of the ramp of that weight; 0 gives the full weight from the first step."""
-    end: float = Field(1.0, gt=0, le=1)
-    """Share of the training after which it no longer counts, so that the other losses go on alone."""
 
     def weight_at(self, progress: float) -> float:
-        """The weight at training progress p: ramped up from the start, nothing after the end."""
-        return self.weight * ramp(progress, self.gamma) if progress < self.end or self.end == 1 else 0.0
+        """The weight at training progress p."""
+        return self.weight * ramp(progress, self.gamma)
 
 
 class DiscrepancyConfig(RampedConfig):
@@ -58,6 +48,8 @@ class DiscrepancyConfig(RampedConfig):
     (``penultimate``). None: that for rman, cdan and rbf_mmd, otherwise what transform.features says."""
     weight: float = Field(1.0, ge=0)
     """Weight of the discrepancy in the network's loss."""
+    end: float = Field(1.0, gt=0, le=1)
+    """Share of the training after which its weight is 0."""
     hidden: tuple[int, ...] = (500, 500)
     """Hidden layers of the domain classifier."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -75,10 +67,12 @@ class DiscrepancyConfig(RampedConfig):
     sigma: float | None = Field(None, gt=0)
     """Kernel of rbf_mmd, exp(-|u-v|^2 / sigma); None: the median squared distance of each batch. The
     published sigma = 1 leaves no gradient where squared distances are around 2,800, as LeNet's are."""
-    kernels: Literal["dsn", "median"] = "dsn"
-    """Kernels of mk_mmd: DSN's 19 fixed widths, or DAN's five around the median distance of each batch."""
     multilinear: MultilinearConfig = MultilinearConfig()
     """Settings of rman, cdan and cdan_e."""
+
+    def weight_at(self, progress: float) -> float:
+        """The weight at training progress p: ramped up from the start, nothing after the end."""
+        return super().weight_at(progress) if progress < self.end or self.end == 1 else 0.0
 
 
 class TwoStreamConfig(Settings):
@@ -149,23 +143,23 @@ class PriorConfig(Settings):
     """Draw an estimate to where it started, as far as the distance may be its own error: by the numbers of samples, by
     target predictions that are less sure than label shift explains, and by two estimates that disagree."""
     max_condition: float = Field(100.0, ge=1)
-    """An estimate from a confusion matrix with a larger condition number is refused."""
+    """An estimate from a confusion matrix with a larger condition number is rejected."""
     min_ess: float = Field(0.1, ge=0, le=1)
-    """An estimate is refused whose weights leave a smaller share of the source samples effective."""
+    """An estimate is rejected whose weights leave a smaller share of the source samples effective."""
     search: SearchConfig = SearchConfig()
     """Repeated trainings with what was estimated; costs as many trainings."""
 
 
 class InformationConfig(RampedConfig):
-    """Information maximisation on the target's predictions: sure about each image, not one class for all."""
+    """Information maximisation on the target's predictions: each confident, all together diverse."""
 
     diversity: float = Field(1.0, ge=0)
-    """Weight of the second part (not one class for all, but as often as the prior says) beside the first. Below 1, an
-    estimated prior follows the data sooner."""
+    """Weight of the term for diverse predictions (class frequencies as in the prior) relative to the entropy term.
+    Below 1, an estimated prior follows the data sooner."""
 
 
 class AverageConfig(Settings):
-    """Moving average of weights and transforms, used for every prediction and for what is handed out."""
+    """Moving average of weights and transforms, used for every prediction and for the network that is saved."""
 
     decay: float = Field(0.0, ge=0, lt=1)
     """How much of the average is kept in each step, for instance 0.999; 0 takes the last weights instead."""
@@ -175,63 +169,33 @@ class AverageConfig(Settings):
     """Steps between two updates of the average, each of which counts for as many steps."""
 
 
-class ViewConfig(AugmentConfig):
-    """Random changes that make another view of an image: small ones, unless set otherwise."""
-
-    shift: float = Field(2.0, ge=0)
-    """Largest shift in whole pixels."""
-    rotate: float = Field(10.0, ge=0, le=180)
-    """Largest rotation in degrees, either way."""
-    scale: float = Field(0.1, ge=0, lt=1)
-    """Largest relative change of height and of width."""
-    shear: float = Field(0.1, ge=0, le=1)
-    """Largest slant, as the tangent of its angle."""
-    contrast: float = Field(0.3, ge=0, le=1)
-    """Largest relative change of the distance to the image's mean."""
-
-
 class ConsistencyConfig(Settings):
     """Changed target images should be predicted like the images as they are; costs a further pass of the target."""
 
+    gamma: ClassVar[float] = 10.0
+    """Steepness of the ramp of the weight, from its start on."""
     weight: float = Field(0.0, ge=0)
     """Weight in the network's loss; 0 leaves it out."""
-    gamma: float = Field(10.0, ge=0)
-    """Steepness of the ramp of that weight, as discrepancy.gamma, from its start on."""
     start: float = Field(0.0, ge=0, lt=1)
-    """Share of the training after which it counts: too early it holds on to what is still wrong."""
+    """Share of the training after which it is added; added too early it reinforces wrong predictions."""
     kind: Literal["kl", "fixmatch"] = "kl"
-    """KL divergence of the predictions, or cross-entropy to sure predictions alone (FixMatch)."""
+    """KL divergence of the predictions, or cross-entropy to confident predictions alone (FixMatch)."""
     threshold: float = Field(0.95, ge=0, le=1)
-    """Smallest probability of a sure prediction, for fixmatch."""
+    """Smallest probability of a confident prediction, for fixmatch."""
     view: Literal["changed", "drawn"] = "changed"
-    """Where the other view comes from: the image with the changes of consistency.augment, or the image as the data
-    draws it a second time (for photographs another crop)."""
-    augment: ViewConfig = ViewConfig()
-    """The changes."""
-
-
-class PseudoConfig(Settings):
-    """Pseudo-labels of target images by the nearest class centroid, late in the run."""
-
-    weight: float = Field(0.0, ge=0)
-    """Weight in the network's loss; 0 leaves it out."""
-    start: float = Field(0.5, ge=0, lt=1)
-    """Share of the training after which they count."""
-    decay: float = Field(0.98, ge=0, lt=1)
-    """How much of the running centroids is kept in each step."""
-    layer: str | None = None
-    """Features whose centroids are taken, in the notation of discrepancy.layer; None: the classifier's input."""
+    """Where the other view comes from: the image with small random changes, or the image as the data draws it a second
+    time (for photographs another crop)."""
 
 
 class MethodConfig(Settings):
-    """Everything a method can be told."""
+    """Settings of a method."""
 
     discrepancy: DiscrepancyConfig = DiscrepancyConfig()
     """The loss that pulls the domains together."""
     stream_weight: float = Field(1.0, ge=0)
     """lambda_s of Eq. 7."""
     few_weight: float = Field(1.0, ge=0)
-    """Weight of the classification loss on the few labelled target images, where there are some."""
+    """Weight of the classification loss on the labelled target images, where there are some."""
     train_source: bool = True
     """Whether the source stream is trained on together with the transforms."""
     penalty: Literal["prox", "gradient"] = "prox"
@@ -252,8 +216,6 @@ class MethodConfig(Settings):
     """Averaged target weights."""
     consistency: ConsistencyConfig = ConsistencyConfig()
     """Consistency under changes of target images."""
-    pseudo: PseudoConfig = PseudoConfig()
-    """Pseudo-labels by class centroids."""
     augment: AugmentConfig = AugmentConfig()
     """Random changes of the labelled source images in each step."""
 

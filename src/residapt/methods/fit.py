@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from residapt.data.domains import Balance, DomainPair, Images, Labelled
 from residapt.distributed import Engine
+from residapt.methods.baselines import training_pair
 from residapt.methods.config import MethodConfig
-from residapt.methods.oracle import training_pair
 from residapt.methods.registry import build_method
 from residapt.train import Callback, Method, TrainConfig, Trainer
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from residapt.losses.adversarial import DomainClassifier
-from residapt.methods.config import MethodConfig
-from residapt.methods.registry import build_method, method_names
-from residapt.models import build_model
-from residapt.models.input_spec import NATIVE
 from residapt.train.method import Method
 
 
@@ -54,31 +49,3 @@ def count_parameters(method: Method) -> ParameterCount:
 
 def _size(parameters: Iterable[nn.Parameter]) -> int:
     return sum(parameter.numel() for parameter in parameters)
-
-
-def count_methods(
-    spec: str, names: Sequence[str] | None = None, config: MethodConfig | None = None
-) -> dict[str, ParameterCount]:
-    """Counts of the named methods (without names, of all) around a native network with ten classes."""
-    size, channels = NATIVE[spec].input.size, NATIVE[spec].input.channels
-    counts = {}
-    for name in names or method_names():
-        network = build_model(spec, num_classes=10, in_channels=channels, image_size=size)
-        method = build_method(name, network, config, example=torch.zeros(2, channels, size, size))
-        counts[name] = count_parameters(method)
-    return counts
-
-
-def markdown_table(counts: dict[str, ParameterCount]) -> str:
-    """The counts as a table; the last columns are multiples of the deployed network."""
-    rows = [
-        "| method | network | transform | helpers | of them D | in training | × without D | × in all |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, c in counts.items():
-        alone = (c.total_training - c.domain_classifier) / c.deployed
-        rows.append(
-            f"| `{name}` | {c.network:,} | {c.transform:,} | {c.adversary:,} | {c.domain_classifier:,} "
-            f"| {c.total_training:,} | {alone:.2f} | {c.total_training / c.deployed:.2f} |"
-        )
-    return "\n".join(rows)

@@ -56,7 +56,6 @@ def _sgd(steps: int, batch: int, lr: float, weight_decay: float = 0.0) -> TrainC
         steps=steps,
         batch_size=batch,
         optimizer="sgd",
-        momentum=0.9,
         network=group,
         transform=group,
         adversary=group,

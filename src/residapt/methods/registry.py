@@ -1,10 +1,10 @@
-"""Methods by name: the same name on the command line, as a file and in records."""
+"""Methods by name: the same name on the command line, in configurations and in records."""
 
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +15,35 @@ from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Method
 
 Factory = Callable[[nn.Module, MethodConfig, Tensor], Method]
-_FACTORIES: dict[str, Factory] = {}
+
+
+class _Entry(NamedTuple):
+    factory: Factory
+    summary: str
+
+
+_METHODS: dict[str, _Entry] = {}
+
+
+def add_method(name: str, factory: Factory, summary: str) -> None:
+    """Make a factory known under a name, with one line about it; a name is taken once."""
+    if name in _METHODS:
+        raise ConfigError(f"method '{name}' is registered twice; give the new one another name.")
+    _METHODS[name] = _Entry(factory, summary)
 
 
 def register(name: str) -> Callable[[Factory], Factory]:
-    """Make a factory known under a name; a name is taken once."""
+    """Make the decorated factory known under a name; the first line of its docstring describes the method.
+
+    Args:
+        name: What the method is called on the command line and in configurations.
+
+    Returns:
+        A decorator for a function ``(model, config, example) -> Method``.
+    """
 
     def add(factory: Factory) -> Factory:
-        if name in _FACTORIES:
-            raise ConfigError(f"method '{name}' is registered twice; give the new one another name.")
-        _FACTORIES[name] = factory
+        add_method(name, factory, (factory.__doc__ or "").strip().partition("\n")[0])
         return factory
 
     return add
@@ -32,31 +51,26 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 def method_names() -> tuple[str, ...]:
     """All methods."""
-    return tuple(sorted(_FACTORIES))
+    return tuple(sorted(_METHODS))
 
 
 def check_method(name: str) -> None:
-    """Refuse a name that no method has, with the nearest one."""
-    if name not in _FACTORIES:
-        near = difflib.get_close_matches(name, _FACTORIES, n=1, cutoff=0.4)
+    """Reject a name that no method has, with the nearest one."""
+    if name not in _METHODS:
+        near = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")
 
 
 def describe_methods() -> tuple[tuple[str, str], ...]:
-    """(name, one line) of every method, from the docstring of its file and of its factory."""
-    lines = []
-    for name in method_names():
-        factory = _FACTORIES[name]
-        head = (sys.modules[factory.__module__].__doc__ or "").strip().partition("\n")[0]
-        lines.append((name, f"{head} {(factory.__doc__ or '').strip().partition(chr(10))[0]}"))
-    return tuple(lines)
+    """(name, one line) of every method."""
+    return tuple((name, _METHODS[name].summary) for name in method_names())
 
 
 def build_method(name: str, model: nn.Module, config: MethodConfig | None = None, *, example: Tensor) -> Method:
     """A method around a network; ``example`` is a small batch of input, used to find the features' width."""
     check_method(name)
-    return _FACTORIES[name](model, config or MethodConfig(), example)
+    return _METHODS[name].factory(model, config or MethodConfig(), example)
 
 
 def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:

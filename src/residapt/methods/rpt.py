@@ -42,11 +42,11 @@ def _build(kind: type[R], model: nn.Module, config: MethodConfig, example: Tenso
 
 @register("rpt")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> RPT:
-    """With automatic ranks."""
+    """Residual parameter transfer with automatic ranks. Rozantsev et al. 2018."""
     return _build(RPT, model, config, example, select_ranks=True)
 
 
 @register("rpt_fixed")
 def build_fixed(model: nn.Module, config: MethodConfig, example: Tensor) -> FixedRPT:
-    """Without rank selection."""
+    """Residual parameter transfer whose ranks stay as they are. Rozantsev et al. 2018, Eq. 4."""
     return _build(FixedRPT, model, config, example, select_ranks=False)

@@ -68,6 +68,6 @@ class TwoStreamNetwork(Alignment):
 
 @register("two_stream")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> TwoStreamNetwork:
-    """The layers that two_stream.layers names are separate."""
+    """Two-stream network: related weights for each domain in some layers, and MMD. arXiv 1603.06432."""
     two = SeparateStreams(model, config.transform, config.two_stream.layers)
     return TwoStreamNetwork(two, build_discrepancy(config.discrepancy, "rbf_mmd", two, example), config)

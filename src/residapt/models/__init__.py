@@ -1,12 +1,9 @@
 """Networks: the paper's own, and any classifier named by a model spec."""
 
-from residapt.models.dtn import DTN
 from residapt.models.heads import Bottleneck, find_head, with_bottleneck
 from residapt.models.input_spec import NATIVE, InputSpec, input_spec
-from residapt.models.lenet import GaninLeNet, LeNet
-from residapt.models.small import UavNet
+from residapt.models.native import DTN, GaninLeNet, LeNet, SvhNet, UavNet, max_norm_
 from residapt.models.specs import build_model
-from residapt.models.svhnet import SvhNet, max_norm_
 from residapt.models.weights import load_weights, read_weights
 
 __all__ = [

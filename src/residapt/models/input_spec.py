@@ -5,50 +5,51 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import Field, model_validator
 from torch import nn
 
 from residapt.errors import ConfigError
-from residapt.models.dtn import DTN
-from residapt.models.lenet import GaninLeNet, LeNet
-from residapt.models.small import UavNet
-from residapt.models.svhnet import SvhNet
+from residapt.models.native import DTN, GaninLeNet, LeNet, SvhNet, UavNet
 from residapt.models.zoo import hf_file, require_known, timm_module, torchvision_models, unknown_spec
+from residapt.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class InputSpec:
-    """How images are brought into the form that a network was made for."""
+LARGEST = 65_536
+"""Pixels of an image's side: a file that says more is damaged, or an attack on memory."""
 
-    size: int
+
+class InputSpec(Settings):
+    """How an image becomes the network's input."""
+
+    size: int = Field(ge=1, le=LARGEST)
     """Height and width in pixels."""
-    channels: int
+    channels: int = Field(ge=1, le=10_000)
     """1 for grey, 3 for RGB."""
     mean: tuple[float, ...]
-    """Subtracted per channel from values in [0, 1]."""
+    """Subtracted from each channel of an image with values in [0, 1]; one value, or one for each channel."""
     std: tuple[float, ...]
-    """Divides per channel after that."""
+    """Each channel is divided by it after that."""
     interpolation: str = "bilinear"
     """Used for resizing: "bilinear" or "bicubic"."""
 
-    def __post_init__(self) -> None:
-        if self.size < 1 or self.channels < 1:
-            raise ConfigError(f"InputSpec needs size and channels of 1 or more, got {self.size} and {self.channels}.")
-        if not len(self.mean) == len(self.std) == self.channels:
-            raise ConfigError(
-                f"InputSpec needs one mean and one std per channel, got {len(self.mean)} and {len(self.std)} "
-                f"for {self.channels} channels."
-            )
-        if not all(value > 0 for value in self.std):
-            raise ConfigError(f"InputSpec std must be positive, got {self.std}.")
+    @model_validator(mode="after")
+    def _per_channel(self) -> InputSpec:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, self.channels):
+                raise ValueError(
+                    f"{name} needs one value, or one for each of {self.channels} channels, got {len(values)}"
+                )
+        if min(self.std) <= 0:
+            raise ValueError(f"std must be positive, got {list(self.std)}")
+        return self
 
 
-IMAGENET = InputSpec(224, 3, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+IMAGENET = InputSpec(size=224, channels=3, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 class Native(NamedTuple):
@@ -58,14 +59,14 @@ class Native(NamedTuple):
     input: InputSpec
 
 
-_GREY = InputSpec(28, 1, (0.5,), (0.5,))
-_RGB = InputSpec(32, 3, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_GREY = InputSpec(size=28, channels=1, mean=(0.5,), std=(0.5,))
+_RGB = InputSpec(size=32, channels=3, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 NATIVE = {
     "lenet": Native(LeNet, _GREY),
     "ganin_lenet": Native(GaninLeNet, _GREY),
     "svhnet": Native(SvhNet, _RGB),
     "dtn": Native(DTN, _RGB),
-    "uavnet": Native(UavNet, replace(_GREY, size=40)),
+    "uavnet": Native(UavNet, _GREY.model_copy(update={"size": 40})),
 }
 """Model specs without a library's name before them."""
 
@@ -104,13 +105,13 @@ def _of_module(model: nn.Module) -> InputSpec:
 def _with_built_size(spec: InputSpec, model: nn.Module) -> InputSpec:
     """The spec with the model's ``image_size``, an attribute of the native networks and torchvision's ViT."""
     size = getattr(model, "image_size", None)
-    return replace(spec, size=size) if isinstance(size, int) else spec
+    return spec.model_copy(update={"size": size}) if isinstance(size, int) else spec
 
 
 def _with_patch_size(spec: InputSpec, model: nn.Module) -> InputSpec:
     """The spec with the size a timm transformer was built for, which its configuration does not follow."""
     built = getattr(getattr(model, "patch_embed", None), "img_size", None)
-    return replace(spec, size=int(built[0])) if isinstance(built, tuple) else spec
+    return spec.model_copy(update={"size": int(built[0])}) if isinstance(built, tuple) else spec
 
 
 def _with_channels(spec: InputSpec, model: nn.Module) -> InputSpec:
@@ -119,7 +120,7 @@ def _with_channels(spec: InputSpec, model: nn.Module) -> InputSpec:
     if first is None or first.in_channels == spec.channels:
         return spec
     n = first.in_channels
-    return replace(spec, channels=n, mean=(0.5,) * n, std=(0.5,) * n)
+    return spec.model_copy(update={"channels": n, "mean": (0.5,) * n, "std": (0.5,) * n})
 
 
 def _of_torchvision(name: str) -> InputSpec:
@@ -127,11 +128,11 @@ def _of_torchvision(name: str) -> InputSpec:
     require_known("torchvision", name, models.list_models(module=models))
     chosen = models.get_model_weights(name).DEFAULT.transforms()
     return InputSpec(
-        int(chosen.crop_size[0]),
-        3,
-        _floats(chosen.mean),
-        _floats(chosen.std),
-        str(chosen.interpolation.value),
+        size=int(chosen.crop_size[0]),
+        channels=3,
+        mean=_floats(chosen.mean),
+        std=_floats(chosen.std),
+        interpolation=str(chosen.interpolation.value),
     )
 
 
@@ -145,7 +146,9 @@ def _timm_cfg(name: str) -> Mapping[str, Any]:
 def _of_timm_cfg(cfg: Mapping[str, Any]) -> InputSpec:
     channels, height, _ = cfg.get("input_size") or (3, 224, 224)
     mean, std = _floats(cfg.get("mean") or IMAGENET.mean), _floats(cfg.get("std") or IMAGENET.std)
-    return InputSpec(int(height), int(channels), mean, std, cfg.get("interpolation") or "bilinear")
+    interpolation = cfg.get("interpolation") or "bilinear"
+    values = {"size": height, "channels": channels, "mean": mean, "std": std, "interpolation": interpolation}
+    return InputSpec.parse(values, where="pretrained_cfg")
 
 
 def _of_hf(name: str) -> InputSpec:
@@ -159,12 +162,13 @@ def _of_hf(name: str) -> InputSpec:
     mean, std = prepare.get("image_mean") or IMAGENET.mean, prepare.get("image_std") or IMAGENET.std
     # Pillow's number for it: 2 is bilinear, 3 is bicubic.
     interpolation = "bicubic" if prepare.get("resample") == 3 else "bilinear"
-    return InputSpec(size, len(mean), _floats(mean), _floats(std), interpolation)
+    values = {"size": size, "channels": len(mean), "mean": mean, "std": std, "interpolation": interpolation}
+    return InputSpec.parse(values, where=f"hf:{name}")
 
 
 def _of_hf_config(config: Any, name: str) -> InputSpec:
     spec = _of_hf(name) if name and hf_file(name, "preprocessor_config.json") else IMAGENET
-    return replace(spec, size=_hf_size(getattr(config, "image_size", None)) or spec.size)
+    return spec.model_copy(update={"size": _hf_size(getattr(config, "image_size", None)) or spec.size})
 
 
 def _hf_size(value: object) -> int | None:

@@ -32,7 +32,7 @@ def build_model(
 
     ``lenet``, ``ganin_lenet``, ``svhnet``, ``dtn``, ``uavnet``, ``torchvision:NAME``, ``timm:NAME``,
     ``hf:NAME_OR_DIRECTORY`` (comes with its own weights), or ``package.module:factory``, which imports that
-    module and calls ``factory(num_classes=...)``: the only spec that runs somebody else's code.
+    module and calls ``factory(num_classes=...)``: the only spec that runs code from outside residapt.
     ``image_size`` matters to networks of a fixed size only. The head of a weights file is replaced when it
     was made for another number of classes.
     """
@@ -68,7 +68,7 @@ def _build(spec: str, num_classes: int, in_channels: int, image_size: int | None
 
 
 def _native(spec: str, **options: int) -> nn.Module:
-    """A network of ours, refused before it takes memory: its size grows with the square of the images' sides."""
+    """A network of ours, rejected before it takes memory: its size grows with the square of the images' sides."""
     network = NATIVE[spec].network
     with torch.device("meta"):
         needed = sum(p.numel() * p.element_size() for p in network(**options).parameters())
@@ -94,7 +94,7 @@ def _from_factory(module_name: str, attribute: str, num_classes: int) -> nn.Modu
     factory = _import_factory(spec, module_name, attribute)
     try:
         model = factory(num_classes=num_classes)
-    except Exception as error:  # it is somebody else's code
+    except Exception as error:  # code from outside can fail in any way
         raise ModelError(
             f"model {spec}: calling {attribute}(num_classes={num_classes}) failed: {type(error).__name__}: {error}. "
             "Give a function that builds the network from the number of classes."

@@ -29,7 +29,7 @@ def standardise(images: Tensor) -> Tensor:
 
 
 def standardised(model: nn.Module) -> nn.Module:
-    """Let a network standardise its input, in place; once is enough, however often it is asked for."""
+    """Let a network standardise its input, in place; a second call changes nothing."""
     if not is_standardised(model):
         model.register_forward_pre_hook(_standardise_input)
     return model

@@ -1,4 +1,4 @@
-"""Specs that run somebody's code: fine where a person has typed them, refused where a file says so."""
+"""Model specs that run code: allowed when the user typed them, rejected when a file names them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names_code(spec: str) -> bool:
 
 
 def refuse_code(spec: str | None, *, where: str, trust_code: bool) -> None:
-    """Refuse a spec that a file names if it runs code, unless the user has said that it may."""
+    """Reject a spec that a file names if it runs code, unless the user has said that it may."""
     module, _, function = (spec or "").partition(":")
     if module == OBJECT:
         raise ModelError(

@@ -38,7 +38,7 @@ def load_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
     """Load the file into ``model`` and return the names of classifier tensors that did not fit and stay new.
 
     A file with another number of classes is fine; any other tensor that is missing, left over, or of another
-    shape is refused.
+    shape is rejected.
     """
     own = model.state_dict()
     given = _strip_prefixes(read_weights(path), own)
@@ -75,7 +75,7 @@ def difference(
 
 
 def misfit_message(what: str, network: str, problems: list[str]) -> str:
-    """The refusal: the first differing layer, how many more, and what to do."""
+    """The error: the first differing layer, how many more, and what to do."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{what} does not fit {network}: {problems[0]}{more}. Give the weights of this very model."
 

@@ -43,7 +43,7 @@ def unknown_spec(spec: str, native: Sequence[str]) -> str:
 
 
 def require_known(family: str, name: str, names: Sequence[str], *, known: bool | None = None) -> None:
-    """Refuse a name that the library does not have, with the nearest ones."""
+    """Reject a name that the library does not have, with the nearest ones."""
     if not (name in names if known is None else known):
         hint = nearest(name, names, f"{family}:") or f" Choose one of {family}'s {len(names)} models."
         raise ConfigError(f"model {family}:{name}: {family} has no model of this name.{hint}")
@@ -172,7 +172,7 @@ def _has_weights(directory: Path) -> bool:
 
 
 def _check_hf(name: str, model: nn.Module, info: dict[str, Any]) -> None:
-    """Refuse what transformers only warns about: tensors outside the head that are missing or misfit."""
+    """Reject what transformers only warns about: tensors outside the head that are missing or misfit."""
     heads = tuple(head + "." for head in head_names(model))
     problems = [
         f"{key!r} is {tuple(theirs)} in the file and {tuple(ours)} in the network"

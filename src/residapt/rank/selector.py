@@ -3,7 +3,7 @@ r"""Automatic complexity selection (paper §3.3, Algorithm 1 lines 3-6): shrink 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -41,7 +41,7 @@ class RankConfig(Settings):
     group_weights: Literal["layer", "group", "equal"] = "layer"
     """sqrt(N), sqrt(C) as printed in Eq. 10; the size of each group, sqrt(l), sqrt(r); or equal: relative to what a
     group of its own layer has at the start, so that a layer's shape does not decide whether it keeps its ranks."""
-    epsilon: float = Field(1e-8, ge=0)
+    epsilon: ClassVar[float] = 1e-8
     """Rows and columns of T with a norm up to this share of the largest are removed."""
 
     def due(self, step: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from residapt.config import Config
 from residapt.data.folders import scan_labelled, scan_source, scan_target
-from residapt.data.labels import check_few
+from residapt.data.labelled_target import check_few
 from residapt.errors import ConfigError
 from residapt.evaluate.scores import SCORES
 from residapt.methods import check_method

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from residapt.config import Config
-from residapt.data.prepare import PHOTOGRAPH
+from residapt.data.preprocess import PHOTOGRAPH
 from residapt.settings import Settings
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)

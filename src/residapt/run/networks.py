@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,9 @@ def form_of(config: Config, module: nn.Module | None) -> InputSpec:
     if data.channels is not None and data.channels != form.channels:
         # Grey images have no colour statistics, so that the mean over the channels stands for each.
         mean, std = (sum(values) / len(values) for values in (form.mean, form.std))
-        form = replace(form, channels=data.channels, mean=(mean,) * data.channels, std=(std,) * data.channels)
-    return replace(form, size=data.image_size) if data.image_size is not None else form
+        grey = {"channels": data.channels, "mean": (mean,) * data.channels, "std": (std,) * data.channels}
+        form = form.model_copy(update=grey)
+    return form if data.image_size is None else form.model_copy(update={"size": data.image_size})
 
 
 def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Network:

@@ -13,7 +13,7 @@ from torch import Tensor
 from residapt.data.domains import Images
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence, subset
-from residapt.storage.metadata import Input
+from residapt.models import InputSpec
 from residapt.storage.summary import ChangedPrediction, Projection, UnusualImage
 
 MOST_EXAMPLES = 24
@@ -26,7 +26,7 @@ SIDE = 96
 
 
 def changed_predictions(
-    before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
+    before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: InputSpec
 ) -> list[ChangedPrediction]:
     """Images whose class changed, from all new classes and all levels of confidence, the most confident first."""
     probability, new = after.softmax(1).max(1)
@@ -66,7 +66,7 @@ def spread_sample(kinds: Tensor, values: Tensor, items: Tensor, most: int) -> Te
 
 
 def unusual_images(
-    places: Tensor, logits: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
+    places: Tensor, logits: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: InputSpec
 ) -> list[UnusualImage]:
     """The first of the images at ``places`` with what is predicted for them."""
     probability, predicted = logits.softmax(1).max(1)
@@ -81,7 +81,7 @@ def unusual_images(
     ]
 
 
-def thumbnail(images: Images, index: int, form: Input) -> str:
+def thumbnail(images: Images, index: int, form: InputSpec) -> str:
     """A small JPEG as base64; nothing for what is no picture."""
     x = images.fetch(torch.tensor([index]), torch.Generator().manual_seed(0))[0]
     if x.ndim != 3 or x.shape[0] not in (1, 3):

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair, Labelled
-from residapt.data.labels import open_few, with_few
-from residapt.data.labels_record import check_unchanged, records_of
+from residapt.data.labelled_target import check_unchanged, open_few, records_of, with_few
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
@@ -36,7 +35,7 @@ from residapt.run.networks import (
 from residapt.run.pace import decide
 from residapt.run.request import Plan, Request
 from residapt.run.scored import evaluation_set, unlabelled
-from residapt.storage.metadata import AdapterMetadata, Input
+from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
 
 TRAINED = 2.0
@@ -191,15 +190,15 @@ def _needs_training(
     return True, (note,)
 
 
-def _input(form: InputSpec, example: Tensor) -> Input:
+def _input(form: InputSpec, example: Tensor) -> InputSpec:
     """What the network reads, by the shape of what it was given."""
     channels, size = (example.shape[1], example.shape[-1]) if example.ndim > 1 else (1, 1)
     if channels == form.channels:
-        return Input(size=size, channels=channels, mean=form.mean, std=form.std, interpolation=form.interpolation)
-    return Input(size=size, channels=channels, mean=(0.0,), std=(1.0,), interpolation=form.interpolation)
+        return InputSpec(size=size, channels=channels, mean=form.mean, std=form.std, interpolation=form.interpolation)
+    return InputSpec(size=size, channels=channels, mean=(0.0,), std=(1.0,), interpolation=form.interpolation)
 
 
-def _metadata(request: Request, config: Config, data: _Data, shape: Input) -> AdapterMetadata:
+def _metadata(request: Request, config: Config, data: _Data, shape: InputSpec) -> AdapterMetadata:
     own = request.model is not None
     return AdapterMetadata(
         method=config.method,

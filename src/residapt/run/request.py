@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair, Images, Labelled
-from residapt.data.labels_record import LabelRecord
+from residapt.data.labelled_target import LabelRecord
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
 from residapt.distributed import Engine
 from residapt.evaluate.predict import Evaluation
-from residapt.storage.metadata import AdapterMetadata, Input
+from residapt.models import InputSpec
+from residapt.storage.metadata import AdapterMetadata
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class Plan:
     """As it is before any training of this run."""
     train_source: bool
     metadata: AdapterMetadata
-    input: Input
+    input: InputSpec
     """Like ``metadata.input``, but there for tensors as well."""
     pair: DomainPair
     held_out: Labelled

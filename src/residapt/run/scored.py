@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from residapt.data.labels import same_images
+from residapt.data.labelled_target import same_images
 from residapt.data.same_files import also_among
 from residapt.data.sources import OpenImages, OpenLabelled
 from residapt.data.split import part_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from residapt.config import Config, load_config, write_config
-from residapt.data.labels_record import write_records
+from residapt.data.labelled_target import write_records
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.rounds import Round, in_rounds
 from residapt.models import load_weights

@@ -70,7 +70,7 @@ def save_pretrained(
 
 
 def load(model: nn.Module, path: Path | str) -> TwoStream:
-    """The two-stream model of an adapter on its base network; another network is refused.
+    """The two-stream model of an adapter on its base network; another network is rejected.
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
     base cost little more memory than the base. Batch-norm statistics are each adapter's own.
@@ -85,7 +85,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     body = with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
     if config.standardise:
         standardised(body)
-    # Built with ranks 0, for the factors that the settings would start with are thrown away.
+    # Built with ranks 0, since the starting factors would be replaced.
     trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
     two = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
     for parameter in trained:  # shared with the given model, which frozen stages must not change
@@ -94,7 +94,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     _check_layers(two, config, what)
     used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
-        raise ModelError(f"{what}: tensor '{unknown[0]}' belongs to nothing that adapter_config.json lists.")
+        raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
     return two.train(model.training)
 
 
@@ -186,7 +186,7 @@ def _load_statistics(two: TwoStream, tensors: Mapping[str, Tensor], what: str) -
 def _require(
     tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], what: str, dtype: str | None = None
 ) -> Tensor:
-    """A tensor of the file, refused unless it is as the configuration says."""
+    """A tensor of the file, rejected unless it is as the configuration says."""
     tensor = tensors.get(name)
     if tensor is None:
         raise ModelError(f"{what}: tensor '{name}' is not in {WEIGHTS}. Get the adapter again.")

@@ -21,7 +21,7 @@ FORMAT = "residapt-adapter"
 FORMAT_VERSION = 1
 
 Base = Literal["reference", "included"]
-# Larger numbers than any network has are refused here: torch cannot even write down such shapes.
+# Larger numbers than any network has are rejected here: torch cannot even write down such shapes.
 Count = Annotated[int, Field(ge=0, le=2**40)]
 Rank = Annotated[int, Field(ge=0, le=2**20)]
 

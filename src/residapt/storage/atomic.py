@@ -16,7 +16,7 @@ from residapt.errors import ConfigError
 def atomic_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place when the block ends well, and else is removed.
 
-    An existing file, or a place that cannot be written, is refused before the block begins.
+    An existing file, or a place that cannot be written, is rejected before the block begins.
     """
     refuse_existing(path, overwrite=overwrite)
     temporary = _beside(path)
@@ -57,7 +57,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse an output that is there already, unless it may be overwritten; never overwrite a folder."""
+    """Reject an output that is there already, unless it may be overwritten; never overwrite a folder."""
     if path.is_dir():
         raise ConfigError(f"output '{path}' is a folder. Give the name of a file.")
     if path.exists() and not overwrite:

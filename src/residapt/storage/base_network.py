@@ -47,7 +47,7 @@ def describe_tensor(tensor: Tensor, sha256: str | None) -> TensorRecord:
 
 
 def check_base(model: nn.Module, records: Mapping[str, TensorRecord], what: str) -> None:
-    """Refuse a network that is not the one recorded, and name the first layer that differs."""
+    """Reject a network that is not the one recorded, and name the first layer that differs."""
     tensors = named_tensors(model)
     problems = [_difference(name, tensors.get(name), record) for name, record in records.items()]
     problems += [

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import safetensors.torch
 from pydantic import Field
@@ -24,6 +24,8 @@ from torch import Tensor
 
 from residapt.errors import ModelError, ResidaptError
 from residapt.settings import Settings
+
+S = TypeVar("S", bound=Settings)
 
 TENSORS, RECORD, MANIFEST = "state.safetensors", "state.json", "manifest.json"
 TEMPORARY = ".tmp-"
@@ -108,12 +110,7 @@ def write_folder(folder: Path, record: CheckpointRecord, tensors: Mapping[str, T
 def read_folder(folder: Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
     """The content of a checkpoint, or a ModelError that says what is wrong with it."""
     check_folder(folder)
-    try:
-        record = CheckpointRecord.parse(_read_json(folder / RECORD), where=str(folder / RECORD))
-    except ModelError:
-        raise
-    except ResidaptError as error:
-        raise ModelError(str(error)) from None
+    record = _parse(CheckpointRecord, folder / RECORD)
     if folder_of(folder.parent, record.step) != folder:
         raise ModelError(f"'{folder / RECORD}' is of step {record.step}, which is not what its folder is called.")
     try:
@@ -123,13 +120,8 @@ def read_folder(folder: Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a checkpoint with a file that is missing, cut short or changed."""
-    try:
-        manifest = Manifest.parse(_read_json(folder / MANIFEST), where=str(folder / MANIFEST))
-    except ModelError:
-        raise
-    except ResidaptError as error:
-        raise ModelError(str(error)) from None
+    """Reject a checkpoint with a file that is missing, cut short or changed."""
+    manifest = _parse(Manifest, folder / MANIFEST)
     if set(manifest.files) != {TENSORS, RECORD}:
         raise ModelError(f"'{folder / MANIFEST}' does not list the files of a checkpoint.")
     for name, listed in manifest.files.items():
@@ -182,6 +174,15 @@ def _describe(file: Path) -> FileRecord:
             digest.update(piece)
             size += len(piece)
     return FileRecord(bytes=size, sha256=digest.hexdigest())
+
+
+def _parse(kind: type[S], file: Path) -> S:
+    """The record in a JSON file, or a ModelError."""
+    content = _read_json(file)
+    try:
+        return kind.parse(content, where=str(file))
+    except ResidaptError as error:
+        raise ModelError(str(error)) from None
 
 
 def _read_json(file: Path) -> Any:

@@ -1,44 +1,19 @@
-"""What a file says about the network in it, so that whoever has the file needs nothing else."""
+"""Metadata of a saved network: its spec, classes and input, so that the file can be used alone."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from residapt.errors import ModelError, ResidaptError
+from residapt.models.input_spec import InputSpec
 from residapt.settings import Settings
 
-LARGEST, WIDEST = 65_536, 65_536
-"""Pixels of an image's side, and width of a bottleneck: a file that says more is damaged, or an attack on memory."""
+WIDEST = 65_536
+"""Width of a bottleneck: a file that says more is damaged, or an attack on memory."""
 _PREFIX = "residapt."
-
-
-class Input(Settings):
-    """How an image becomes the network's input."""
-
-    size: int = Field(ge=1, le=LARGEST)
-    """Height and width in pixels."""
-    channels: int = Field(ge=1, le=10_000)
-    """1 for grey, 3 for colour."""
-    mean: tuple[float, ...]
-    """Subtracted from each channel of an image in [0, 1]."""
-    std: tuple[float, ...]
-    """Divided by, after that."""
-    interpolation: str = "bilinear"
-    """How images are resized."""
-
-    @model_validator(mode="after")
-    def _per_channel(self) -> Input:
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, self.channels):
-                raise ValueError(
-                    f"{name} needs one value, or one for each of {self.channels} channels, got {len(values)}"
-                )
-        if min(self.std) <= 0:
-            raise ValueError(f"std must be positive, got {list(self.std)}")
-        return self
 
 
 def _version() -> str:
@@ -60,7 +35,7 @@ class AdapterMetadata(Settings):
     """Width of the bottleneck that was put before the classifier."""
     standardise: bool = False
     """Whether the network standardises each image by itself before anything else."""
-    input: Input | None = None
+    input: InputSpec | None = None
     """Input of the network; None when it was adapted on tensors."""
     version: str = Field(default_factory=_version)
     """The version of residapt that wrote it."""
@@ -70,7 +45,7 @@ class AdapterMetadata(Settings):
     def _different(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
         twice = sorted({name for name in classes if classes.count(name) > 1})
         if twice:
-            raise ValueError(f"class names must differ, but {twice[0]!r} stands there twice")
+            raise ValueError(f"class names must differ, but {twice[0]!r} is there twice")
         return classes
 
 

@@ -1,4 +1,4 @@
-"""``model.safetensors``: a plain network whose file says what it is."""
+"""``model.safetensors``: a plain network with its metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_model(model: nn.Module, path: Path, metadata: AdapterMetadata, *, over
 
 
 def read_model_metadata(path: Path) -> AdapterMetadata:
-    """What a file written by :func:`write_model` says of its network."""
+    """The metadata of a file written by :func:`write_model`."""
     try:
         with safe_open(path, "pt") as file:
             properties = file.metadata() or {}

@@ -9,8 +9,8 @@ from typing import Literal
 from residapt.errors import DataError
 from residapt.evaluate.calibration import Calibration
 from residapt.evaluate.metrics import Detection
+from residapt.models.input_spec import InputSpec
 from residapt.settings import Settings
-from residapt.storage.metadata import Input as Input
 
 
 class Accuracy(Settings):
@@ -134,7 +134,7 @@ class RunSummary(Settings):
     """Model spec."""
     classes: tuple[str, ...]
     """Class names in the order of the network's outputs."""
-    input: Input
+    input: InputSpec
     """Input of the network."""
     seconds: dict[str, float]
     """Time by stage."""

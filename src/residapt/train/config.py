@@ -31,14 +31,10 @@ class TrainConfig(Settings):
     than that are repeated, each as often as the others."""
     seed: Seed = 0
     """Seed of sample order, augmentation and dropout."""
-    optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adadelta"] = "adam"
+    optimizer: Literal["adam", "adamw", "sgd", "adadelta"] = "adam"
     """Update rule of all groups."""
     beta1: float = Field(0.5, ge=0, lt=1)
     """First-moment decay of Adam."""
-    beta2: float = Field(0.999, ge=0, lt=1)
-    """Second-moment decay of Adam."""
-    momentum: float = Field(0.9, ge=0, lt=1)
-    """Momentum of SGD."""
     network: GroupConfig = GroupConfig()
     """The network, that is, the source stream."""
     head: float = Field(1.0, gt=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -38,7 +38,7 @@ def weighted_sum(parts: dict[str, Tensor], weights: dict[str, float], watch: dic
 class Method(Predictor, ABC):
     """A way to adapt: what is trained, the loss of one step, and what happens between steps."""
 
-    name: ClassVar[str]
+    name: str
     two: TwoStream
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""

@@ -12,6 +12,10 @@ from residapt.models.heads import new_layers
 from residapt.train.config import GroupConfig, TrainConfig
 from residapt.train.schedule import decay
 
+MOMENTUM = 0.9
+"""Momentum of SGD."""
+BETA2 = 0.999
+"""Second-moment decay of Adam."""
 HEAD = "network.head"
 """Group of the classifier's parameters, where they learn at a rate of their own."""
 
@@ -36,13 +40,11 @@ def build_optimizer(
             decay_weight = _settings(config, name).weight_decay
             named.append({"params": trained, "name": name, "lr": _rate(config, name), "weight_decay": decay_weight})
     if config.optimizer == "sgd":
-        return torch.optim.SGD(named, lr=config.network.lr, momentum=config.momentum)
-    if config.optimizer == "rmsprop":
-        return torch.optim.RMSprop(named, lr=config.network.lr)
+        return torch.optim.SGD(named, lr=config.network.lr, momentum=MOMENTUM)
     if config.optimizer == "adadelta":
         return torch.optim.Adadelta(named, lr=config.network.lr)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(named, lr=config.network.lr, betas=(config.beta1, config.beta2), fused=True)
+    return kind(named, lr=config.network.lr, betas=(config.beta1, BETA2), fused=True)
 
 
 def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: float, gentler: float = 1.0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -41,7 +41,7 @@ class TransformConfig(Settings):
     """The function between the factors: tanh, relu, or any of torch.nn.functional with f(0) = 0."""
     form: Literal["matrix", "vector"] = "matrix"
     """Eq. 2 (matrix) or Eq. 1 (vector, rank = left_rank)."""
-    column_norm: float = Field(1.0, gt=0)
+    column_norm: ClassVar[float] = 1.0
     """Norm of every column of T at the start."""
     energy: float = Field(1.0, gt=0)
     """Sum of the squared residuals at the start (the barrier's minimum is at 1)."""

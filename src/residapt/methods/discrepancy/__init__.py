@@ -51,7 +51,7 @@ def build_discrepancy(
 def build_own_discrepancy(
     config: DiscrepancyConfig, kind: DiscrepancyName, two: TwoStream, example: Tensor, *, method: str
 ) -> Discrepancy:
-    """For a method that is its discrepancy: another kind would make its name untrue, so it is refused."""
+    """For a method that is its discrepancy: another kind would make its name untrue, so it is rejected."""
     if config.kind not in (None, kind):
         raise ConfigError(
             f"discrepancy.kind = '{config.kind}' does not go with method '{method}', which is '{kind}'. "

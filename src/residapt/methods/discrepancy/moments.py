@@ -35,13 +35,8 @@ def distance_named(kind: str, config: DiscrepancyConfig) -> Distance:
     if kind == "rbf_mmd":
         return median_rbf_mmd if config.sigma is None else partial(rbf_mmd, sigma=config.sigma)
     if kind == "mk_mmd":
-        return median_mk_mmd if config.kernels == "median" else gaussian_mmd
+        return gaussian_mmd
     return {"mmd": linear_mmd, "coral": coral}[kind]
-
-
-def median_mk_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """MMD with DAN's five kernels around the batch's median distance (Long et al. 2015)."""
-    return gaussian_mmd(source, target, median_bandwidths(source, target), weights)
 
 
 def median_rbf_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:

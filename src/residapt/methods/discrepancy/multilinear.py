@@ -12,6 +12,13 @@ from residapt.methods.config import DiscrepancyConfig
 from residapt.methods.discrepancy.base import Adversarial
 from residapt.streams import Outputs
 
+RMAN_WIDTH = 128
+"""D of the paper's Appendix B."""
+CDAN_WIDTH = 1024
+"""D where CDAN takes the random map (its authors' code)."""
+LARGEST_PRODUCT = 4096
+"""CDAN uses the full product of f and g up to this size, and the random map above it."""
+
 
 class Joined(Adversarial):
     r"""A domain classifier on a map of features f and predictions g.
@@ -55,7 +62,7 @@ class Joined(Adversarial):
         return joined
 
     def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
-        """Sure predictions count more, each domain normalised for itself (CDAN+E only)."""
+        """Confident predictions count more, each domain normalised for itself (CDAN+E only)."""
         if not self.entropy:
             return super().weights(source, target, prior)
         g_s, g_t = (gather_features(outputs.logits.detach().softmax(dim=1)) for outputs in (source, target))
@@ -67,18 +74,16 @@ def build_joined(kind: str, config: DiscrepancyConfig, features: int, classes: i
     """RMAN, CDAN or CDAN+E for features and predictions of the given widths."""
     settings, rman = config.multilinear, kind == "rman"
     width, random_map = features * classes, None
-    if rman or width > settings.limit:
-        width = settings.width or (128 if rman else 1024)
+    if rman or width > LARGEST_PRODUCT:
+        width = RMAN_WIDTH if rman else CDAN_WIDTH
         generator = torch.Generator().manual_seed(config.seed)
-        random_map = RandomMultilinear(
-            features, classes, width, distribution=settings.distribution, generator=generator
-        )
+        random_map = RandomMultilinear(features, classes, width, generator=generator)
     return Joined(
         layer,
         width,
         random_map=random_map,
         probabilities=settings.g == "softmax",
-        detach=(not rman) if settings.detach is None else settings.detach,
+        detach=not rman,  # as in CDAN's code
         entropy=kind == "cdan_e",
         confusion=settings.confusion or ("flip" if rman else "reversal"),
         config=config,

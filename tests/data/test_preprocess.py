@@ -6,11 +6,9 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from residapt.data import transforms
-from residapt.data.transforms import resize, standardise, to_float, to_grey, to_rgb
+from residapt.data import preprocess
+from residapt.data.preprocess import Normalise, augment, resize, to_float, to_grey, to_rgb
 from residapt.errors import ConfigError, DataError
 
 
@@ -74,7 +72,7 @@ def test_resize_is_bilinear(size: int) -> None:
 def test_work_in_chunks_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     images = noise(7, 3, 8, 8)
     whole = resize(images, 5), to_grey(images)
-    monkeypatch.setattr(transforms, "_CHUNK", 3)
+    monkeypatch.setattr(preprocess, "_CHUNK", 3)
     assert torch.equal(resize(images, 5), whole[0])
     assert torch.equal(to_grey(images), whole[1])
 
@@ -87,29 +85,34 @@ def test_to_float_normalises_each_channel() -> None:
     torch.testing.assert_close(to_float(images / 255, 0.5, 0.5), to_float(images, 0.5, 0.5))
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 1000), st.floats(0.1, 10), st.floats(-5, 5))
-def test_standardise_forgets_brightness_and_contrast(seed: int, gain: float, offset: float) -> None:
-    images = torch.rand(3, 1, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    out = standardise(images)
-    torch.testing.assert_close(out, standardise(gain * images + offset))
-    torch.testing.assert_close(out.mean(dim=(1, 2, 3)), torch.zeros(3, dtype=torch.float64))
-    torch.testing.assert_close(out.std(dim=(1, 2, 3), correction=0), torch.ones(3, dtype=torch.float64))
-
-
-def test_standardise_turns_constant_images_into_zeros() -> None:
-    images = torch.full((2, 1, 5, 5), 77, dtype=torch.uint8)
-    images[1, 0, 2, 2] = 255
-    out = standardise(images)
-    assert torch.equal(out[0], torch.zeros(1, 5, 5))
-    assert out[1].max() > 1
-    assert torch.isfinite(out).all()
-
-
 def test_wrong_shapes_are_refused() -> None:
-    with pytest.raises(DataError, match=r"\(n, 1 or 3, h, w\), got \(2, 2, 4, 4\)"):
+    with pytest.raises(DataError, match=r"\(2, 2, 4, 4\)"):
         to_grey(noise(2, 2, 4, 4))
-    with pytest.raises(DataError, match="mean has 2 values, but the images have 3"):
+    with pytest.raises(DataError, match=r"mean.*\b2\b.*\b3\b"):
         to_float(noise(1, 3, 2, 2), (0.5, 0.5))
-    with pytest.raises(ConfigError, match="got 0"):
+    with pytest.raises(ConfigError, match=r"\b0\b"):
         resize(noise(1, 1, 2, 2), 0)
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_pixels_are_normalised_by_channel() -> None:
+    pixels = torch.tensor([0, 255, 51], dtype=torch.uint8).view(1, 3, 1, 1).expand(2, 3, 4, 4)
+    out = Normalise((0.5, 0.5, 0.2), (0.5, 0.25, 0.1))(pixels, seeded())
+    assert out[0, :, 0, 0].tolist() == pytest.approx([-1.0, 2.0, 0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "mirrors"), [(1, 28, False), (3, 32, False), (1, 128, False), (3, 128, True)]
+)
+def test_only_photographs_are_mirrored(channels: int, size: int, mirrors: bool) -> None:
+    """Values that grow to the right fall somewhere only in a mirror image; digits are shifted by two pixels at most."""
+    ramp = torch.linspace(0, 1, size).expand(64, channels, size, size).clone()
+    out = augment(ramp, seeded())
+    falls = (out[:, 0, 0, -1] < out[:, 0, 0, 0]).any()
+    assert bool(falls) is mirrors
+    if not mirrors:
+        moved = (out - ramp).abs().max() * (size - 1)
+        assert 0.9 < float(moved) < size / 14 + 0.6

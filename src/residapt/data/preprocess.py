@@ -1,20 +1,23 @@
-"""Whole batches of images brought into the form a network wants; no loop over samples."""
+"""From decoded pixels to what a network reads: resized, normalised, augmented in training; no loop over samples."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from residapt.data.augment import Augment
+from residapt.data.augment import Augment, RandomCrop
+from residapt.data.domains import BatchTransform
 from residapt.errors import ConfigError, DataError
-
-__all__ = ["GREY_WEIGHTS", "Augment", "resize", "standardise", "to_float", "to_grey", "to_rgb"]
 
 GREY_WEIGHTS = (0.2989, 0.5870, 0.1140)
 """Red, green and blue in a grey value, as in ADDA's code."""
+
+PHOTOGRAPH = 64
+"""From this size on images count as photographs: cropped at random and mirrored."""
 
 # Images turned into floats at a time: a whole SVHN in float32 would take a gigabyte.
 _CHUNK = 4096
@@ -62,15 +65,26 @@ def to_float(images: Tensor, mean: float | Sequence[float] = 0.0, std: float | S
     return (scaled - _per_channel(mean, scaled, "mean")) / _per_channel(std, scaled, "std")
 
 
-def standardise(images: Tensor) -> Tensor:
-    """Each image alone to mean 0 and standard deviation 1; an image of one value becomes 0."""
-    _require_images(images)
-    x = images.float() / 255 if images.dtype == torch.uint8 else images
-    centred = x - x.mean(dim=(1, 2, 3), keepdim=True)
-    std = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
-    # Below this an image is constant up to rounding, and dividing would blow the rounding up.
-    constant = std < 1e-5
-    return torch.where(constant, torch.zeros_like(centred), centred / torch.where(constant, 1.0, std))
+@dataclass(frozen=True)
+class Normalise:
+    """uint8 images as floats with the network's mean and std, then changed at random if ``augment`` is given."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augment: BatchTransform | None = None
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of floats."""
+        floats = to_float(images, self.mean, self.std)
+        return floats if self.augment is None else self.augment(floats, generator)
+
+
+def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Crops and mirror images for photographs; shifts alone for small or grey pictures, which may be of text."""
+    channels, size = images.shape[1], min(images.shape[2:])
+    if size >= PHOTOGRAPH and channels == 3:
+        return RandomCrop()(images, generator)
+    return Augment(shift=round(size / 14))(images, generator)
 
 
 def _per_channel(values: float | Sequence[float], images: Tensor, what: str) -> Tensor:
