@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from residapt.errors import ModelError
 from residapt.models.cut_points import CutPoint
@@ -16,6 +16,10 @@ STEP = 3.2
 """Time of a training step to that of a forward pass over its images: forward, backward, optimiser, transforms."""
 LEAST_TRAINED = 0.2
 """Share of the parameters that stays trainable, however short the time is."""
+VIEWS_SHARE = 0.4
+"""Share of the time for training that computing views may take: else there are fewer views."""
+NEAR = 0.05
+"""Share of the forward pass's time within which two cuts cost nearly the same."""
 CACHE = 8e9
 """Bytes of cached outputs that are not exceeded."""
 
@@ -31,7 +35,7 @@ class Work:
     batch: int
     """Images in a step, of both domains."""
     views: int = 8
-    """Augmented views of each image; the image as it is comes on top."""
+    """Most augmented views of each image; the image as it is comes on top."""
     bytes_per_value: int = 2
     """Of a cached number."""
 
@@ -41,6 +45,13 @@ class Work:
             return self.steps * self.batch * STEP * whole
         once = self.images * (1 + self.views) * point.seconds_before
         return once + self.steps * self.batch * STEP * point.seconds_after
+
+    def with_views_for(self, point: CutPoint, seconds: float) -> Work:
+        """The same work with half of the views, or a quarter, where computing them would take too long."""
+        views = self.views
+        while views > 1 and self.images * (1 + views) * point.seconds_before > VIEWS_SHARE * seconds:
+            views //= 2
+        return replace(self, views=views)
 
     def bytes(self, point: CutPoint) -> int:
         """Size of all cached outputs."""
@@ -58,6 +69,8 @@ class Choice:
     """The end of the last frozen stage; None where the whole network is trained."""
     reason: str
     """Why, in one sentence."""
+    views: int = 0
+    """Views of each image that there is time for; 0 where nothing is frozen."""
 
     @property
     def name(self) -> str | None:
@@ -71,7 +84,8 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     * A network without pre-trained weights is trained whole: its first stages know nothing yet.
     * So is one whose steps all fit into the time allowed, as on most GPUs, and one that cannot be cut.
     * Else as few stages are frozen as let the steps fit. Of cuts that cost nearly the same the one with the
-      smallest output is taken, since that is what has to be kept.
+      smallest output is taken, since that is what has to be kept; it is the end of a block in most networks.
+    * Views of the images are fewer than asked for where computing them would take too much of the time.
     * Where not even the deepest cut is enough, it is taken all the same, and there will be fewer steps. The deepest
       one is that which leaves a fifth of the parameters to train.
 
@@ -90,18 +104,29 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     needed = work.seconds(None, whole)
     if not minutes or needed <= seconds:
         return Choice(None, f"all layers can be trained in {_minutes(needed)}.")
+    costs = {p.name: work.with_views_for(p, seconds).seconds(p, whole) for p in points}
     allowed = [p for p in points if 1 - p.parameters >= LEAST_TRAINED and work.bytes(p) <= CACHE]
-    gain = [point for point in allowed if work.seconds(point, whole) < needed]
+    gain = [p for p in _without_wide(allowed, work) if costs[p.name] < needed]
     if not gain:
         return Choice(None, "no cut of the network would save time, so that all of it is trained.")
-    fitting = [point for point in gain if work.seconds(point, whole) <= seconds]
-    first = fitting[0] if fitting else min(gain, key=lambda point: work.seconds(point, whole))
-    point = _smallest_near(first, fitting or gain, work, whole)
-    return Choice(
-        point,
+    fitting = [point for point in gain if costs[point.name] <= seconds]
+    first = fitting[0] if fitting else min(gain, key=lambda point: costs[point.name])
+    near = [p for p in fitting or gain if abs(p.time - first.time) <= NEAR and costs[p.name] <= 1.1 * costs[first.name]]
+    point = min(near, key=lambda p: (work.bytes(p), p.name.count("."), p.time))
+    reason = (
         f"{_minutes(needed)} would be needed to train all layers; up to '{point.name}' they are frozen, and "
-        f"{_minutes(work.seconds(point, whole))} remain.",
+        f"{_minutes(costs[point.name])} remain."
     )
+    return Choice(point, reason, work.with_views_for(point, seconds).views)
+
+
+def _without_wide(points: list[CutPoint], work: Work) -> list[CutPoint]:
+    """Without points in the middle of a block, where the output is much larger than at an end close by."""
+    return [
+        p
+        for p in points
+        if not any(abs(q.time - p.time) <= NEAR and 2 * work.bytes(q) <= work.bytes(p) for q in points)
+    ]
 
 
 def match_cut(points: Sequence[CutPoint], patterns: Sequence[str], model: str = "the network") -> CutPoint:
@@ -123,13 +148,6 @@ def match_cut(points: Sequence[CutPoint], patterns: Sequence[str], model: str = 
     if not places:
         raise ModelError("freeze: no pattern was given. Name a stage, or set freeze to auto or none.")
     return points[max(places)]
-
-
-def _smallest_near(first: CutPoint, points: Sequence[CutPoint], work: Work, whole: float) -> CutPoint:
-    """Of the points with nearly the same cost, the one whose output is the smallest and whose name is the shortest."""
-    limit = 1.1 * work.seconds(first, whole)
-    near = [p for p in points if abs(p.time - first.time) <= 0.05 and work.seconds(p, whole) <= limit]
-    return min(near, key=lambda p: (work.bytes(p), p.name.count("."), p.time))
 
 
 def _minutes(seconds: float) -> str:
