@@ -261,6 +261,22 @@ def test_the_rest_in_two_streams_is_the_whole_network_with_its_stages_frozen() -
         torch.testing.assert_close(parts(y, stream=stream), whole(x, stream=stream))
 
 
+@pytest.mark.parametrize(("network", "last", "side"), [(Chain, "blocks.0", 5), (Tokens, "layers.0", 6)])
+def test_both_streams_go_through_the_rest_in_one_pass(network: type[nn.Module], last: str, side: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(8, 2, side, side, dtype=torch.float64)
+    front, rest = cut_after(network().double(), last, x)
+    two = TwoStream(rest, left_rank=2).train()
+    with torch.no_grad():
+        for parameter in two.transforms.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    source, target = front(x).chunk(2)
+    at_once = two.both(source, target)
+    assert two._one_by_one is False  # the network has taken pairs
+    torch.testing.assert_close(at_once[0].logits, two(source, stream="source"))
+    torch.testing.assert_close(at_once[1].logits, two(target, stream="target"))
+
+
 def test_the_digest_is_of_what_the_frozen_part_computes() -> None:
     x = torch.randn(2, 2, 5, 5)
     torch.manual_seed(0)
