@@ -306,6 +306,12 @@ def test_architectures_can_be_cut(name: str) -> None:
     check_cuts(architecture.build().eval(), torch.randn(3, 3, size, size), at_least=4, tried=2)
 
 
+def test_points_of_a_network_of_separate_layers() -> None:
+    points = cut_points(build_model("lenet", num_classes=10), torch.randn(2, 1, 28, 28))
+    assert [point.name for point in points] == ["conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "full3", "relu3"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wide_resnet50_2", "vgg11"])
 def test_large_architectures_can_be_cut(name: str) -> None:
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs."""
 REPEATS = 3
-"""Forward passes that are timed; the quickest counts, since other programs can only slow a pass down."""
+"""Forward passes that are timed; the quickest counts."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Call:
 def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
     """All points at which the network can be cut, in the order of calls; empty if there are none.
 
-    The time of the forward pass is measured on ``example``, a batch of images; eight of them are enough.
+    The time of the forward pass is measured on ``example``, a batch of images; eight of them are enough. It is the
+    time on an idle machine, so that where a network is cut does not depend on what else runs in that moment.
 
     Example:
         >>> [point.name for point in cut_points(residapt.models.build_model("lenet", num_classes=10), images)]
@@ -233,7 +234,8 @@ def _clock(model: nn.Module, example: Tensor) -> tuple[dict[str, float], float]:
 
 
 def _now(example: Tensor) -> float:
-    if example.is_cuda:
-        with suppress(RuntimeError):
-            torch.cuda.synchronize(example.device)
+    """Seconds on a machine with nothing else to do: on a processor, those that this process was given."""
+    if not example.is_cuda:
+        return time.process_time() / torch.get_num_threads()
+    torch.cuda.synchronize(example.device)
     return time.perf_counter()

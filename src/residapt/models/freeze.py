@@ -12,12 +12,14 @@ from residapt.models.cut_points import CutPoint
 
 TRAINING_SHARE = 0.75
 """Share of the allowed time for computing views and for training; the rest is reading, scoring and the report."""
-STEP = 3.2
+STEP = 3.7
 """Time of a training step to that of a forward pass over its images: forward, backward, optimiser, transforms."""
 LEAST_TRAINED = 0.2
 """Share of the parameters that stays trainable, however short the time is."""
 VIEWS_SHARE = 0.4
 """Share of the time for training that computing views may take: else there are fewer views."""
+FEWEST_VIEWS = 2
+"""With one view, training would see the same pixels every time."""
 NEAR = 0.05
 """Share of the forward pass's time within which two cuts cost nearly the same."""
 CACHE = 8e9
@@ -49,8 +51,8 @@ class Work:
     def with_views_for(self, point: CutPoint, seconds: float) -> Work:
         """The same work with half of the views, or a quarter, where computing them would take too long."""
         views = self.views
-        while views > 1 and self.images * (1 + views) * point.seconds_before > VIEWS_SHARE * seconds:
-            views //= 2
+        while views > FEWEST_VIEWS and self.images * (1 + views) * point.seconds_before > VIEWS_SHARE * seconds:
+            views = max(FEWEST_VIEWS, views // 2)
         return replace(self, views=views)
 
     def bytes(self, point: CutPoint) -> int:
