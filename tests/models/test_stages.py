@@ -307,7 +307,7 @@ def test_architectures_can_be_cut(name: str) -> None:
 
 
 def test_points_of_a_network_of_separate_layers() -> None:
-    points = cut_points(build_model("lenet", num_classes=10), torch.randn(2, 1, 28, 28))
+    points = cut_points(build_model("lenet", num_classes=10), torch.randn(2, 3, 28, 28))
     assert [point.name for point in points] == ["conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "full3", "relu3"]
 
 
