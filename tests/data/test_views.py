@@ -350,6 +350,34 @@ def test_progress_tells_images_and_seconds_left() -> None:
     assert told[-1][2] == 0
 
 
+MEMORY = """
+import resource, sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+import torch
+torch.set_num_threads(1)
+from data.test_views import pixels, sets, stage_outputs
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+wide = lambda x: x.flatten(1).repeat(1, 16)  # 192 x 4 x 4 values, as EfficientNet-Lite0 has at 128 pixels
+plain, augmented = sets(pixels(4000, 8))
+wide(plain.fetch(torch.arange(16), torch.Generator()))
+before = peak()
+outputs = stage_outputs(wide, plain, augmented, identity=["x"], folder=Path({folder!r}))
+for index in torch.arange(4000).split(64):
+    outputs.plain.fetch(index, torch.Generator())
+    outputs.train.fetch(index, torch.Generator())
+print(outputs.plain.rows.path.stat().st_size / 2**20, peak() - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
+    code = MEMORY.format(paths=[str(Path(__file__).parent.parent), *sys.path], folder=str(tmp_path))
+    size, rise = map(float, subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert size > 200
+    assert rise < 30
+
+
 def test_views_of_other_processes_and_after_a_fork(tmp_path: Path) -> None:
     outputs = made(tmp_path)
     index = torch.arange(COUNT)

@@ -291,6 +291,17 @@ def test_the_digest_is_of_what_the_frozen_part_computes() -> None:
     assert cut_after(model, "blocks.0", x)[0].digest() != first
 
 
+def test_the_digest_does_not_depend_on_the_process() -> None:
+    class Odd(nn.Tanh):
+        def extra_repr(self) -> str:
+            return repr(object())
+
+    model = nn.Sequential(nn.Linear(3, 3), Odd(), nn.Linear(3, 2))
+    assert str(copy.deepcopy(model)) != str(model)
+    digests = {cut_after(model, "1", torch.randn(2, 3))[0].digest() for _ in range(2)}
+    assert len(digests) == 1
+
+
 @pytest.mark.parametrize("spec", ["lenet", "ganin_lenet", "svhnet", "dtn", "uavnet"])
 def test_native_networks_can_be_cut_everywhere(spec: str) -> None:
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import difflib
 import hashlib
+import re
 from collections import OrderedDict
 from typing import Any
 
@@ -48,7 +49,8 @@ class FrozenStages(nn.Module):
 
     def digest(self) -> str:
         """A checksum of everything that the output depends on but the images."""
-        found = hashlib.sha256(f"{type(self.model).__qualname__} {self.last} {self.model}".encode())
+        form = re.sub(r" at 0x[0-9a-f]+", "", str(self.model))  # addresses differ from process to process
+        found = hashlib.sha256(f"{type(self.model).__qualname__} {self.last} {form}".encode())
         for name, tensor in self.model.state_dict().items():
             found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
