@@ -1,0 +1,241 @@
+"""What frozen stages make of images: augmented views of each image, computed once and read in training.
+
+A frozen stage gives the same output for the same pixels in every step of every run. So it is computed for some
+augmented views of each image and for the image as it is, kept in half precision, and all else starts from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from residapt.data.batches import derived_seed
+from residapt.data.domains import BatchTransform, Images, TensorImages
+from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
+from residapt.errors import DataError, ModelError
+from residapt.settings import Seed, Settings
+
+MARGIN = 1.25
+"""Images are decoded larger than the network reads them, so that a crop has pixels of its own."""
+BLOCK = 16
+"""Images that are computed at a time: the activations inside of the stages are large."""
+
+Stages = Callable[[Tensor], Tensor]
+Progress = Callable[[int, int, float], None]
+"""Called with the images done, all images, and the seconds left."""
+
+
+class ViewsConfig(Settings):
+    """Cached outputs of frozen stages."""
+
+    views: int = Field(8, ge=1)
+    """Augmented views of each image, computed once; a batch takes one of them at random."""
+    precision: Literal["float16", "float32"] = "float16"
+    """How outputs are kept."""
+    seed: Seed = 0
+    """Of the random changes."""
+
+
+class CachedViews:
+    """Outputs of frozen stages as images: each sample of a batch is one of its views, at random."""
+
+    def __init__(self, rows: RowFile, views: int) -> None:
+        self.rows, self.views = rows, views
+
+    def __len__(self) -> int:
+        return len(self.rows) // (1 + self.views)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of outputs; ``generator`` selects the views."""
+        if not self.views:
+            return self.rows.read(index).float()
+        view = torch.randint(self.views, (len(index),), generator=generator)
+        return self.rows.read(index * (1 + self.views) + 1 + view).float()
+
+
+class PlainOutputs:
+    """Outputs of frozen stages for the images as they are, without random changes."""
+
+    def __init__(self, rows: RowFile, views: int) -> None:
+        self.rows, self.views = rows, views
+
+    def __len__(self) -> int:
+        return len(self.rows) // (1 + self.views)
+
+    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of outputs."""
+        return self.rows.read(index * (1 + self.views)).float()
+
+
+@dataclass(frozen=True, eq=False)
+class StageOutputs:
+    """All that the trained rest of a network needs of one set of images."""
+
+    train: CachedViews
+    """Augmented."""
+    plain: PlainOutputs
+    """As the network sees images when it is used."""
+    found: bool
+    """Whether another run, or this one before it was interrupted, had computed them."""
+    folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+    """Where the file is that ends with this object."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the output for one image."""
+        return self.plain.rows.shape
+
+
+class Shrink:
+    """Another transform, then smaller: what is decoded with a margin is brought to the network's size."""
+
+    def __init__(self, transform: BatchTransform, size: int) -> None:
+        self.transform, self.size = transform, size
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """A batch of floats (n, c, size, size)."""
+        made = self.transform(images, generator)
+        if tuple(made.shape[2:]) == (self.size, self.size):
+            return made
+        return functional.interpolate(made, (self.size, self.size), mode="bilinear", antialias=True)
+
+    def __repr__(self) -> str:
+        return f"Shrink({self.transform!r}, {self.size})"
+
+
+def with_margin(size: int) -> int:
+    """The size at which images are decoded for crops that are then brought to ``size``."""
+    return round(size * MARGIN)
+
+
+def stage_outputs(
+    stages: Stages,
+    plain: Images,
+    augmented: Images | None,
+    *,
+    identity: Sequence[str],
+    folder: Path | None = None,
+    name: str = "images",
+    config: ViewsConfig | None = None,
+    device: torch.device | str = "cpu",
+    progress: Progress = lambda done, count, left: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> StageOutputs:
+    """The outputs of frozen stages for a set of images, from a file in ``folder`` where there is one already.
+
+    Args:
+        stages: The frozen stages, :class:`FrozenStages` or any function of a batch that has no randomness.
+        plain: The images as they are.
+        augmented: The same images with random changes; None keeps the plain ones alone.
+        identity: Texts that change whenever the outputs would: the digest of the stages, that of the images
+            (:func:`digest_of_files`, :func:`digest_of_images`), and what the random changes are.
+        folder: Where the file is kept and looked for; None keeps it for as long as the result lives.
+        name: Beginning of the file's name.
+        config: Number of views, precision and seed.
+        device: Where the stages are.
+        progress: Told after each block of images.
+        on_wait: Called when another process is writing the same file.
+    """
+    config = config or ViewsConfig()
+    views = config.views if augmented is not None else 0
+    key = _key(identity, config, views, len(plain))
+    temporary = tempfile.TemporaryDirectory(prefix="residapt-") if folder is None else None
+    path = Path(temporary.name if temporary else folder or "") / f"{name}-{key[:16]}.rows"
+    with only_one(path, on_wait):
+        rows = _open(path, key)
+        found = rows is not None
+        if rows is None:
+            blocks = _computed(stages, plain, augmented, config, views, torch.device(device), progress)
+            manifest = {"identity": list(identity)[:8], "images": len(plain), **config.model_dump()}
+            write_rows(path, blocks, rows=len(plain) * (1 + views), key=key, manifest=manifest)
+            rows = RowFile(path, key)
+    return StageOutputs(CachedViews(rows, views), PlainOutputs(rows, views), found, temporary)
+
+
+def digest_of_files(paths: Sequence[Path], root: Path) -> str:
+    """A checksum of files' names, sizes and times of change."""
+    found = hashlib.sha256()
+    for path in paths:
+        about = path.stat()
+        found.update(f"{path.relative_to(root).as_posix()} {about.st_size} {about.st_mtime_ns}\n".encode())
+    return found.hexdigest()
+
+
+def digest_of_images(images: Images) -> str:
+    """A checksum of images; those in memory are read where they are, others fetched."""
+    found = hashlib.sha256()
+    held = images.images if isinstance(images, TensorImages) else None
+    for index in torch.split(torch.arange(len(images)), 64):
+        part = images.fetch(index, torch.Generator()) if held is None else held[index]
+        found.update(f"{part.dtype} {tuple(part.shape)}".encode())
+        found.update(part.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def _key(identity: Sequence[str], config: ViewsConfig, views: int, count: int) -> str:
+    parts = [*identity, config.precision, str(config.seed), str(views), str(count), str(BLOCK)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _open(path: Path, key: str) -> RowFile | None:
+    """The finished file; one that is damaged counts as none."""
+    try:
+        return RowFile(path, key)
+    except (FileNotFoundError, UnusableFileError):
+        return None
+
+
+@torch.no_grad()
+def _computed(
+    stages: Stages,
+    plain: Images,
+    augmented: Images | None,
+    config: ViewsConfig,
+    views: int,
+    device: torch.device,
+    progress: Progress,
+) -> Iterator[Tensor]:
+    """Rows of a few images at a time: the plain output of an image, then its views."""
+    if isinstance(stages, nn.Module):
+        stages.to(memory_format=torch.channels_last)
+    begin, count = time.monotonic(), len(plain)
+    for index in torch.split(torch.arange(count), BLOCK):
+        start = int(index[0])
+        batches = [plain.fetch(index, torch.Generator().manual_seed(0))]
+        for view in range(views):
+            assert augmented is not None
+            generator = torch.Generator().manual_seed(derived_seed(config.seed, "views", view, start))
+            batches.append(augmented.fetch(index, generator))
+        # A GPU is quicker with all at once; elsewhere the activations would only take memory.
+        groups = [torch.cat(batches)] if device.type == "cuda" else batches
+        outputs = torch.cat([stages(group.to(device)).cpu() for group in groups])
+        kept = _kept(outputs, config.precision, start)
+        yield kept.view(1 + views, len(index), *kept.shape[1:]).transpose(0, 1).flatten(0, 1)
+        done = start + len(index)
+        progress(done, count, (time.monotonic() - begin) / done * (count - done))
+
+
+def _kept(outputs: Tensor, precision: str, start: int) -> Tensor:
+    """The outputs in the precision in which they are kept, refused where they do not fit."""
+    kept = outputs.half() if precision == "float16" else outputs.float()
+    if bool(torch.isfinite(kept).all()):
+        return kept
+    if bool(torch.isfinite(outputs).all()):
+        raise ModelError(
+            f"the frozen stages give values up to {float(outputs.abs().max()):.3g}, which float16 cannot hold. "
+            "Set views.precision to float32, or freeze fewer stages."
+        )
+    raise DataError(
+        f"the frozen stages give NaN or infinity for one of the images {start} to {start + BLOCK - 1}. "
+        "Check the weights of the network and the images."
+    )
