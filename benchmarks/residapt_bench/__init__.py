@@ -1,0 +1,1 @@
+"""The laboratory of residapt: benchmarks, experiments and their records."""
