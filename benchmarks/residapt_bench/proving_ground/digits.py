@@ -93,11 +93,13 @@ def rendered_digits(place: Place, seed: int, *, render: Renderer, channels: int)
     )
 
 
-def digits_over_clutter(place: Place, seed: int, *, contrast: float) -> Rendered:
+def digits_over_clutter(place: Place, seed: int, *, contrast: float, brighter: float) -> Rendered:
     """MNIST's digits as they are (in three equal channels), and others as ink over cut-outs of photographs."""
 
     def render(digits: Pixels, rng: np.random.Generator) -> Pixels:
-        return over_photographs(digits, cut_outs(place.root, len(digits), rng), rng, contrast=contrast)
+        return over_photographs(
+            digits, cut_outs(place.root, len(digits), rng), rng, contrast=contrast, brighter=brighter
+        )
 
     return rendered_digits(place, seed, render=render, channels=3)
 

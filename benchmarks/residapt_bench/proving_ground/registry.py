@@ -71,7 +71,7 @@ _RENDERED_DIGITS = (
         kind="rendered digits",
         network="lenet",
         description="MNIST, to its digits in colour over cut-outs of photographs",
-        make=partial(digits_over_clutter, contrast=60.0),
+        make=partial(digits_over_clutter, contrast=60.0, brighter=0.9),
         reads=("mnist", "office31/dslr", "office31/webcam"),
     ),
     PairSpec(
@@ -129,8 +129,8 @@ def _half(name: str, kind: str, description: str, renderer: render.Renderer, dec
 
 
 _DRAWN = (
-    _half("edges", "drawings", "edge drawings", partial(render.edge_drawing, blur=1.0, floor=0.15)),
-    _half("painting", "drawings", "painting-like versions", partial(render.painting, radius=3, levels=4, vivid=2.0)),
+    _half("edges", "drawings", "edge drawings", partial(render.edge_drawing, blur=0.7, floor=0.2)),
+    _half("painting", "drawings", "painting-like versions", partial(render.painting, radius=4, levels=6, vivid=1.6)),
 )
 
 _CAMERA = (
@@ -246,8 +246,8 @@ _OTHER = (
     _drones(0),
     _features("amazon-painting"),
     _features("webcam-amazon"),
-    _series("drift", "to drifted sensors", gain=(0.3, 0.7), offset=0.8, noise=0.25, wander=0.6, speed=1.0),
-    _series("speed", "to a machine that runs faster", **_CALM, speed=1.8),
+    _series("drift", "to drifted sensors", gain=(0.5, 0.9), offset=0.4, noise=0.2, wander=0.3, speed=1.0),
+    _series("speed", "to a machine that runs faster", **_CALM, speed=1.4),
 )
 
 PAIRS: dict[str, PairSpec] = {spec.name: spec for spec in (*_PLAIN, *_VARIANTS, *_OTHER)}

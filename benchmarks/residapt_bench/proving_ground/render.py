@@ -59,13 +59,15 @@ def _uniform(rng: np.random.Generator, n: int, limits: tuple[float, float], *sha
 # Digits
 
 
-def over_photographs(digits: Pixels, cuts: Pixels, rng: np.random.Generator, *, contrast: float) -> Pixels:
+def over_photographs(
+    digits: Pixels, cuts: Pixels, rng: np.random.Generator, *, contrast: float, brighter: float
+) -> Pixels:
     """Each digit as ink of one random colour over a cut-out of a photograph.
 
     The grey value of a digit is how much its ink covers. Ink and the cut-out's mean differ by ``contrast`` or more grey
-    values; which is brighter is left to chance where both fit.
+    values; a share ``brighter`` of the digits is brighter than what is behind, where that leaves room for it.
     """
-    ink = _contrasting(cuts.reshape(*cuts.shape[:2], -1).mean(axis=2), rng, contrast)
+    ink = _contrasting(cuts.reshape(*cuts.shape[:2], -1).mean(axis=2), rng, contrast, brighter)
     return covered(digits, cuts, ink)
 
 
@@ -80,25 +82,25 @@ def two_colours(digits: Pixels, rng: np.random.Generator, *, contrast: float) ->
     """Digits of one plain colour on another: bright on dark, dark on bright, and all between."""
     n, _, height, width = digits.shape
     paper = rng.integers(0, 256, (n, 3)).astype(np.uint8)
-    ink = _contrasting(paper.astype(np.float64), rng, contrast)
+    ink = _contrasting(paper.astype(np.float64), rng, contrast, 0.5)
     return covered(digits, np.broadcast_to(paper[:, :, None, None], (n, 3, height, width)), ink)
 
 
-def _contrasting(behind: Numbers, rng: np.random.Generator, contrast: float) -> Pixels:
-    """For each mean colour behind (n, 3) a random colour whose grey value differs by ``contrast`` or more."""
+def _contrasting(behind: Numbers, rng: np.random.Generator, contrast: float, brighter: float) -> Pixels:
+    """For each mean colour behind (n, 3) a random colour that is brighter or darker by ``contrast`` or more."""
     weights = np.array(_GREY) / 1000
-    brightness = (behind * weights).sum(1)
-    chosen = rng.integers(0, 256, (len(behind), 3)).astype(np.float64)
-    room = np.maximum(255 - brightness, brightness)
-    wanted = np.minimum(contrast, room - 1)
-    for _ in range(200):
-        again = np.abs((chosen * weights).sum(1) - brightness) < wanted
-        if not again.any():
-            break
-        chosen[again] = rng.integers(0, 256, (int(again.sum()), 3))
-    else:
-        # Where chance found nothing: black or white, whichever is farther.
-        chosen[again] = np.where(brightness[again] < 128, 255, 0)[:, None]
+    below = (behind * weights).sum(1)
+    up = rng.random(len(behind)) < brighter
+    # Where the range of grey values ends too soon on one side, the other is taken; up to 127 there is always room.
+    up = np.where(up, below + contrast <= 250, below - contrast < 5)
+    chosen = np.where(up[:, None], 255, 0) * np.ones((1, 3), np.int64)
+    missing = np.ones(len(behind), bool)
+    for _ in range(100):
+        drawn = rng.integers(0, 256, chosen.shape)
+        step = (drawn * weights).sum(1) - below
+        fits = missing & (np.where(up, step, -step) >= contrast)
+        chosen[fits] = drawn[fits]
+        missing &= ~fits
     return chosen.astype(np.uint8)
 
 
@@ -124,11 +126,17 @@ def edge_drawing(images: Pixels, rng: np.random.Generator, *, blur: float, floor
 def _edges(images: Pixels, blur: float, floor: float) -> Pixels:
     grey = to_channels(images, 1)[:, 0].astype(np.float64)
     smooth = ndimage.gaussian_filter(grey, (0, blur, blur))
-    steps = np.sqrt(ndimage.sobel(smooth, 1) ** 2 + ndimage.sobel(smooth, 2) ** 2)
+    steps = np.sqrt(_sobel(smooth, 1, 2) ** 2 + _sobel(smooth, 2, 1) ** 2)
     # Relative to the picture's own strong edges, so that pale pictures have lines as well.
     strong = np.sort(steps.reshape(len(steps), -1), axis=1)[:, int(0.96 * steps[0].size)]
     share = steps / np.maximum(strong, 1.0)[:, None, None]
     return to_pixels(255 - 235 * np.clip((share - floor) / (1 - floor), 0, 1))[:, None]
+
+
+def _sobel(values: Numbers, along: int, across: int) -> Numbers:
+    """Differences along one axis, smoothed along the other; SciPy's own would smooth along the batch as well."""
+    steps: Numbers = ndimage.correlate1d(values, [-1, 0, 1], along)
+    return ndimage.correlate1d(steps, [1, 2, 1], across)  # type: ignore[no-any-return]
 
 
 def painting(images: Pixels, rng: np.random.Generator, *, radius: int, levels: int, vivid: float) -> Pixels:

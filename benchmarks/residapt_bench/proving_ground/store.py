@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,26 @@ def described(value: Any) -> Any:
 
 def recorded_checksums() -> dict[str, str]:
     """The committed checksums of the pairs of seed 0."""
-    found: dict[str, str] = json.loads(CHECKSUMS.read_text(encoding="utf-8"))["sha256"]
+    return {name: entry["sha256"] for name, entry in _manifest().items()}
+
+
+def recorded_sizes() -> dict[str, tuple[int, int, int]]:
+    """How many source, target and scored samples each pair of seed 0 has."""
+    return {name: tuple(entry["sizes"]) for name, entry in _manifest().items()}
+
+
+def write_manifest(pairs: Iterable[ProvingPair]) -> None:
+    """Put the checksums and sizes of these pairs into the committed ones."""
+    entries = _manifest()
+    for pair in pairs:
+        sizes = [len(pair.source_labels), len(pair.target_images), len(pair.target_test[1])]
+        entries[pair.name] = {"sha256": pair.checksum, "sizes": sizes}
+    ordered = {name: entries[name] for name in PAIRS if name in entries}
+    CHECKSUMS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def _manifest() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(CHECKSUMS.read_text(encoding="utf-8"))
     return found
 
 
