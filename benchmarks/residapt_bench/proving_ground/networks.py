@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from residapt_bench.proving_ground.library import build_model
@@ -45,16 +46,22 @@ def _build(pair: ProvingPair) -> nn.Module:
 
 def deep_network(kind: str, root: Path, classes: int, image_size: int | None) -> nn.Module:
     """A network with ImageNet's weights and a new classifier."""
-    network = build_model(_SPECS[kind], num_classes=classes, image_size=image_size, weights=root / WEIGHTS[kind])
     if kind == "resnet50":
-        _original_strides(network)
-    return network
+        return _original_resnet(root / WEIGHTS[kind], classes)
+    return build_model(_SPECS[kind], num_classes=classes, image_size=image_size, weights=root / WEIGHTS[kind])
 
 
-def _original_strides(network: Any) -> None:
-    """The stride of a stage in its first 1x1 convolution, as in the papers and in the weights file."""
+def _original_resnet(weights: Path, classes: int) -> nn.Module:
+    """ResNet-50 with a stage's stride in its first 1x1 convolution, as in the papers and in the weights file."""
+    network: Any = build_model(_SPECS["resnet50"], num_classes=1000)
     for stage in (network.layer2, network.layer3, network.layer4):
         stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
+    own = network.state_dict()
+    # The file has the counters of batch norm as vectors of one number.
+    network.load_state_dict({name: values.reshape(own[name].shape) for name, values in load_file(weights).items()})
+    network.fc = nn.Linear(network.fc.in_features, classes)
+    built: nn.Module = network
+    return built
 
 
 class SeriesNet(nn.Module):

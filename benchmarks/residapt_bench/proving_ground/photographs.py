@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from residapt_bench.proving_ground.library import DataError, decode_image, scan_source
 from residapt_bench.proving_ground.pair import Place, Rendered, Samples, as_tensor, random_numbers
@@ -24,15 +27,28 @@ def office(place: Place, seed: int, *, source: str, target: str, size: int) -> R
 def rendered_office(
     place: Place, seed: int, *, render: Renderer, size: int, name: str = "amazon", decode: int | None = None
 ) -> Rendered:
-    """Half of a domain's images as they are, and the other half rendered; ``decode``: its size before rendering."""
+    """Half of a domain's images as they are, and the other half rendered; ``decode``: its size before rendering.
+
+    Some pictures are there more than once, even in two classes. The first file of each is taken.
+    """
     whole, classes = domain(place.root, name, size)
-    first, second = halves(whole.labels, random_numbers("halves", name, seed))
-    rest = whole.take(second) if decode is None else domain(place.root, name, decode, second.tolist())[0]
+    single = first_of_each(whole.images)
+    first, second = (single[half] for half in halves(whole.labels[single], random_numbers("halves", name, seed)))
+    rest = whole.take(second) if decode is None else domain(place.root, name, decode, tuple(second.tolist()))[0]
     pixels = render(rest.images.numpy(), random_numbers("rendered office", seed))
     return Rendered(source=whole.take(first), target=Samples(as_tensor(pixels), rest.labels), classes=classes)
 
 
-def domain(root: Path, name: str, size: int, which: Sequence[int] | None = None) -> tuple[Samples, tuple[str, ...]]:
+def first_of_each(images: Tensor) -> Tensor:
+    """The numbers of the images without those that repeat an earlier one."""
+    numbers: dict[bytes, int] = {}
+    for number, image in enumerate(images.numpy()):
+        numbers.setdefault(image.tobytes(), number)
+    return torch.tensor(sorted(numbers.values()))
+
+
+@lru_cache(maxsize=4)
+def domain(root: Path, name: str, size: int, which: tuple[int, ...] | None = None) -> tuple[Samples, tuple[str, ...]]:
     """Images (all, or those with these numbers), labels and class names of a domain of Office-31."""
     folders = scan_source(root / "office31" / name / "images")
     if len(folders.classes) != CLASSES:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt_bench.proving_ground.networks import INPUT, pooled_features
-from residapt_bench.proving_ground.pair import ProvingPair, random_numbers
+from residapt_bench.proving_ground.pair import ProvingPair, random_numbers, tensors_checksum
 
 RECORDS = Path(__file__).with_name("source_only.json")
 STEPS, BATCH, RATE = 1_500, 64, 1e-3
@@ -28,7 +28,7 @@ def source_only(pair: ProvingPair, seed: int = 0) -> float:
     images, labels = pair.source
     test, wanted = pair.target_test
     if pair.spec.network in INPUT:
-        images, test = (pooled_features(pair.root, x, pair.spec.network) for x in (images, test))
+        images, test = (_features(pair, x) for x in (images, test))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network: nn.Module = nn.Linear(images.shape[1], len(pair.classes))
@@ -72,6 +72,17 @@ def _trained_outputs(network: nn.Module, images: Tensor, labels: Tensor, test: T
     network.eval()
     with torch.no_grad():
         return torch.cat([network(_floats(part)) for part in torch.split(test, 500)])
+
+
+_FEATURES: dict[str, Tensor] = {}
+
+
+def _features(pair: ProvingPair, images: Tensor) -> Tensor:
+    """Pooled features, computed once for pairs that share a domain."""
+    key = f"{pair.spec.network} {tensors_checksum({'images': images})}"
+    if key not in _FEATURES:
+        _FEATURES[key] = pooled_features(pair.root, images, pair.spec.network)
+    return _FEATURES[key]
 
 
 def _floats(images: Tensor) -> Tensor:
