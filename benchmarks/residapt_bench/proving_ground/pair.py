@@ -110,6 +110,8 @@ class PairSpec:
     base: str | None = None
     """The pair that this one is a variant of; it then has the shift of that one as well."""
     protocol: str = "unlabelled training images of the target, scored on other images"
+    transductive: bool = False
+    """Whether the images that are scored are among those that were trained on without labels."""
     metric: Metric = "accuracy"
 
     @property
@@ -133,8 +135,6 @@ class ProvingPair:
     few: tuple[Tensor, Tensor] | None
     """Labelled target samples that training may read."""
     classes: tuple[str, ...]
-    transductive: bool
-    """Whether the images that are scored are those that were trained on without labels."""
     unknown_share: float
     """Share of the target's samples whose class the source does not know; to check health notes against."""
     checksum: str
@@ -154,6 +154,11 @@ class ProvingPair:
     def protocol(self) -> str:
         """What is trained on and what is scored."""
         return self.spec.protocol
+
+    @property
+    def transductive(self) -> bool:
+        """Whether the images that are scored are among those that were trained on without labels."""
+        return self.spec.transductive
 
     @property
     def source(self) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from residapt_bench.proving_ground.subsets import open_target, partial_target, s
 
 OFFICE_SIZE = 128
 RENDERED_SIZE = 96
-_ALL_SCORED = "transductive: the target's images are trained on without labels, and scored"
+_ALL_SCORED = "the target's images are trained on without labels, and scored"
 _KNOWN_SCORED = "; images of classes that the source does not know are trained on and not scored"
 
 
@@ -54,6 +54,7 @@ _PRINTED = (
         description="digits printed by the program in 19 fonts, to scikit-learn's 1,797 handwritten ones",
         make=partial(printed_to_handwritten),
         protocol=_ALL_SCORED,
+        transductive=True,
     ),
     PairSpec(
         name="printed-mnist",
@@ -102,6 +103,7 @@ def _office(source: str, target: str, network: Any = "efficientnet_lite0") -> Pa
         make=partial(office, source=source, target=target, size=OFFICE_SIZE),
         reads=(f"office31/{source}", f"office31/{target}"),
         protocol=_ALL_SCORED,
+        transductive=True,
     )
 
 
@@ -125,6 +127,7 @@ def _half(name: str, kind: str, description: str, renderer: render.Renderer, dec
         make=partial(rendered_office, render=renderer, size=RENDERED_SIZE, decode=decode),
         reads=("office31/amazon",),
         protocol=_ALL_SCORED,
+        transductive=True,
     )
 
 
@@ -159,6 +162,7 @@ def _variant(base: str, variant: Any, ending: str, what: str, wrapper: Any, **se
         reads=spec.reads,
         variant=variant,
         base=base,
+        transductive=spec.transductive,
         protocol=spec.protocol + (_KNOWN_SCORED if variant == "open" else ""),
     )
 
@@ -224,6 +228,7 @@ def _features(base: str) -> PairSpec:
         make=partial(features, base=spec.make),
         reads=(*spec.reads, "weights"),
         base=base,
+        transductive=spec.transductive,
         protocol=spec.protocol,
     )
 

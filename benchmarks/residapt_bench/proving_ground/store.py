@@ -103,7 +103,6 @@ def _keep(made: Rendered, path: Path) -> None:
     about = {
         "classes": made.classes,
         "checksum": made.checksum,
-        "transductive": made.test is None or made.scored.images is made.target.images,
         "unknown_share": float((made.target.labels == UNKNOWN).double().mean()),
     }
     with atomic_file(path, overwrite=True) as temporary:
@@ -121,7 +120,6 @@ def _pair(spec: PairSpec, seed: int, tensors: dict[str, Tensor], about: dict[str
         target_test=(tensors.get("test images", tensors["target images"]), tensors["test labels"]),
         few=few,
         classes=tuple(about["classes"]),
-        transductive=about["transductive"],
         unknown_share=about["unknown_share"],
         checksum=about["checksum"],
         root=root,

@@ -41,7 +41,6 @@ def _small_pair(spec: PairSpec | None = None, *, channels: int = 1, size: int = 
         target_test=(pixels[:20] + 30, labels[:20]),
         few=(pixels[:4] + 10, labels[:4]),
         classes=("dark", "bright"),
-        transductive=False,
         unknown_share=0.0,
         checksum="",
         root=Path(),

@@ -194,5 +194,6 @@ def test_halves_of_amazon_share_no_picture(root: Path, cache: Path) -> None:
 @pytest.mark.parametrize("repeated", [[], [3, 7]])
 def test_repeated_pictures_are_left_out(repeated: list[int]) -> None:
     images = torch.arange(10).view(10, 1, 1, 1).expand(10, 3, 4, 4).to(torch.uint8).contiguous()
-    images[repeated] = images[0]
+    for number in repeated:
+        images[number] = images[0]
     assert first_of_each(images).tolist() == [k for k in range(10) if k not in repeated]
