@@ -8,7 +8,15 @@ import torch
 from residapt.errors import ModelError
 from residapt.models import build_model
 from residapt.models.cut_points import CutPoint, cut_points
-from residapt.models.freeze import FEWEST_VIEWS, LEAST_TRAINED, TRAINING_SHARE, VIEWS_SHARE, Work, choose_cut, match_cut
+from residapt.models.freeze import (
+    FEWEST_VIEWS,
+    LEAST_TRAINED,
+    TRAINING_SHARE,
+    VIEWS_SHARE,
+    Work,
+    choose_cut,
+    match_cut,
+)
 
 
 def chain(places: int = 9, seconds: float = 0.02) -> list[CutPoint]:

@@ -16,7 +16,14 @@ from residapt.data.domains import TensorImages
 from residapt.data.sources import OpenImages
 from residapt.evaluate.evidence import Evidence
 from residapt.models import InputSpec
-from residapt.run.pictures import MOST_EXAMPLES, changed_predictions, project, spread_sample, thumbnail, unusual_images
+from residapt.run.pictures import (
+    MOST_EXAMPLES,
+    changed_predictions,
+    project,
+    spread_sample,
+    thumbnail,
+    unusual_images,
+)
 
 FORM = InputSpec(size=10, channels=3, mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.1))
 

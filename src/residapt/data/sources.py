@@ -13,14 +13,7 @@ from torch import Tensor
 
 from residapt.data.datasets import DatasetImages, as_labels, class_names, read_labels, unwrap
 from residapt.data.domains import Images, Labelled, TensorImages
-from residapt.data.folders import (
-    ClassFolders,
-    FileImages,
-    decode_all,
-    scan_labelled,
-    scan_source,
-    scan_target,
-)
+from residapt.data.folders import ClassFolders, FileImages, decode_all, scan_labelled, scan_source, scan_target
 from residapt.data.preprocess import Normalise, augment
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
