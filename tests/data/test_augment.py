@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from residapt.data.augment import Augment, AugmentConfig, affine_matrices, warp
+from residapt.data.augment import Augment, affine_matrices, warp
+from residapt.data.config import AugmentConfig
 from residapt.errors import ConfigError, DataError
 
 

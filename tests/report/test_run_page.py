@@ -71,7 +71,7 @@ def test_every_accuracy_carries_its_stamp(tmp_path: Path) -> None:
     ],
 )
 def test_headlines(helped: bool | None, handed_out: str, words: str, kind: str) -> None:
-    line, found = headline(Verdict(helped=helped, handed_out=handed_out))  # type: ignore[arg-type]
+    line, found = headline(Verdict(helped=helped, selected=handed_out))  # type: ignore[arg-type]
     assert words in line
     assert found == kind
 
@@ -84,7 +84,7 @@ def test_labels_that_contradict_the_verdict_are_mentioned(
         Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out"),
         Accuracy(name="x", stage="adapted", percent=after, images=9, protocol="held-out"),
     ]
-    verdict = Verdict(helped=helped, handed_out="adapted" if helped else "source")
+    verdict = Verdict(helped=helped, selected="adapted" if helped else "source")
     shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
     assert f"The labelled images say otherwise: {words}" in shown
 
@@ -107,7 +107,7 @@ def test_sets_of_one_name_but_another_protocol_stay_apart() -> None:
 
 
 def test_source_handed_out_offers_no_adapter(tmp_path: Path) -> None:
-    verdict = Verdict(helped=False, handed_out="source", reasons=("the source accuracy fell",))
+    verdict = Verdict(helped=False, selected="source", reasons=("the source accuracy fell",))
     shown = text_of(write_report(make_run(tmp_path / "run", verdict=verdict)))
     assert "holds the source network, unchanged" in shown
     assert "residapt.load" not in shown

@@ -21,7 +21,19 @@ from residapt.storage.checkpoint import steps_in
 from support.cli import invoke
 from support.resume import Die, Fall, assert_same_run, folders, untimed
 
-SETTINGS = ("--set", "source.steps=30", "--steps", "30", "--device", "cpu", "--select", "infomax", "--force")
+SETTINGS = (
+    "--set",
+    "pretrain.steps=30",
+    "--set",
+    "pretrain.allow_chance=true",
+    "--steps",
+    "30",
+    "--device",
+    "cpu",
+    "--select",
+    "infomax",
+    "--force",
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +105,24 @@ def test_the_library_resumes_with_data_of_its_own(tmp_path: Path, monkeypatch: p
         with pytest.raises(Interrupted, match=r"SIGTERM after step 5 of 8.*step 5 is complete.*--resume"):
             residapt.adapt(model, **data, out=tmp_path / "run", **settings)
     found = residapt.adapt(model, **data, out=tmp_path / "run", resume=True, train_source_first=False)
-    for name, tensor in expected.two.state_dict().items():
-        assert torch.equal(tensor, found.two.state_dict()[name]), name
+    for name, tensor in expected.streams.state_dict().items():
+        assert torch.equal(tensor, found.streams.state_dict()[name]), name
 
 
 LAST = 40
 """Steps of the runs in processes of their own."""
-TINY = ("--set", "source.steps=2", "--steps", str(LAST), "--set", "train.batch_size=8", "--device", "cpu")
+TINY = (
+    "--set",
+    "pretrain.steps=2",
+    "--set",
+    "pretrain.allow_chance=true",
+    "--steps",
+    str(LAST),
+    "--set",
+    "train.batch_size=8",
+    "--device",
+    "cpu",
+)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 Make = Callable[[Path, Path], object]
 ADAPT = (
     "adapt -s {good}/source -t {good}/target -o {bad}/out/run --device cpu --steps 2 "
-    "--set source.steps=2 --set train.batch_size=4"
+    "--set pretrain.steps=2 --set pretrain.allow_chance=true --set train.batch_size=4"
 )
 """A command that would succeed; options that are repeated after it count instead."""
 

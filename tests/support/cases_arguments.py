@@ -117,7 +117,7 @@ ARGUMENTS = (
 
 TUNE = (
     "tune -s {good}/source -t {good}/target -o {bad}/out/study --steps 2 --trials 1 --set device=cpu "
-    "--set source.steps=2 --set train.batch_size=4"
+    "--set pretrain.steps=2 --set train.batch_size=4"
 )
 WEIGHT = TUNE + " --search discrepancy.weight="
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from residapt.config import load_config
-from residapt.run import Plan, Request, stages
+from residapt.run import Request, Setup, stages
 from residapt.storage.run_directory import RunDirectory
 from residapt.train import Callback, Method
 from residapt.tune.store import StudyConfig
@@ -26,7 +26,7 @@ def small_request(out: Path, **settings: object) -> Request:
     images = centres[labels] + 0.3 * torch.randn(45, 1, 16, 16, generator=random)
     values = {
         "train.steps": 4,
-        "source.steps": 30,
+        "pretrain.steps": 30,
         "train.batch_size": 6,
         "device": "cpu",
         "data.image_size": 16,
@@ -57,7 +57,7 @@ def hang_in_second_trial() -> None:
     """From the second adaptation on, runs come to their second step and no further."""
     real, begun = stages._listeners, [0]
 
-    def listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
+    def listeners(plan: Setup, run: RunDirectory | None, stage: str) -> list[Callback]:
         begun[0] += stage == "adapt"
         return [*real(plan, run, stage), *([Hang()] if begun[0] == 2 else [])]
 

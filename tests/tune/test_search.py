@@ -84,7 +84,7 @@ def test_settings_that_nobody_has_set_stay_unset() -> None:
 
 @pytest.mark.parametrize(
     ("text", "shared"),
-    [("stream_weight=range:0..1", True), ("source.lr=log:1e-4..1e-2", False), ("seed=choice:1,2", False)],
+    [("stream_weight=range:0..1", True), ("pretrain.lr=log:1e-4..1e-2", False), ("seed=choice:1,2", False)],
 )
 def test_the_source_network_is_shared_where_nothing_changes_it(text: str, shared: bool) -> None:
     assert shares_source(parse_search([text], GIVEN)) is shared

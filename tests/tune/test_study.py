@@ -48,9 +48,9 @@ def test_every_trial_is_a_run_from_the_same_source_network(whole: Study) -> None
     for trial in whole.trials:
         run = RunDirectory(whole.folder.trials / trial.run)
         config = load_config(run.config)
-        assert config.discrepancy.weight == trial.values["discrepancy.weight"]
-        assert config.transform.left_rank == trial.values["transform.left_rank"] in (2, 3)
-        assert 0.01 <= config.discrepancy.weight <= 1
+        assert config.method_config.discrepancy.weight == trial.values["discrepancy.weight"]
+        assert config.method_config.transform.left_rank == trial.values["transform.left_rank"] in (2, 3)
+        assert 0.01 <= config.method_config.discrepancy.weight <= 1
         assert config.data.evaluate is None
         assert read_summary(run.summary).accuracies == []
         own = load_file(run.source)
@@ -211,7 +211,7 @@ def test_a_machine_that_does_not_see_the_study_says_so(whole: Study, tmp_path: P
 
 
 def test_a_search_over_the_source_training_has_a_source_network_for_each_trial(tmp_path: Path) -> None:
-    study = tune(small_request(tmp_path / "study"), study_config(2, ("source.lr=log:1e-4..1e-2",)))
+    study = tune(small_request(tmp_path / "study"), study_config(2, ("pretrain.lr=log:1e-4..1e-2",)))
     assert not (study.folder.source / "source.safetensors").exists()
     first, second = (load_file(study.folder.trials / t.run / "source.safetensors") for t in study.trials)
     assert any(not torch.equal(tensor, second[name]) for name, tensor in first.items())
@@ -219,7 +219,7 @@ def test_a_search_over_the_source_training_has_a_source_network_for_each_trial(t
 
 def test_the_command_line(digits: Path, tmp_path: Path) -> None:
     arguments = ("tune", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(tmp_path / "study"))
-    options = ("--search", SEARCH[0], "--trials", "1", "--steps", "4", "--set", "source.steps=10")
+    options = ("--search", SEARCH[0], "--trials", "1", "--steps", "4", "--set", "pretrain.steps=10")
     code, text = invoke(*arguments, *options, "--set", "device=cpu", "--score", "snd")
     assert "trial 0" in text
     assert "Trials by snd" in text

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 from residapt.cli.app import app
 
-MODULES = ("adapt", "tune", "predict", "evaluate", "export", "inspect", "demo", "settings", "report")
+MODULES = ("adapt", "result", "tune", "predict", "evaluate", "export", "inspect", "demo", "settings", "report")
 GROUPS = "residapt.commands"
 """Entry points of packages beside this one that bring a group of commands."""
 

@@ -1,33 +1,22 @@
 """What is trained and the loss of one step: RPT and every system it is compared with, one file each."""
 
-from residapt.methods import (
-    adda,
-    cdan,
-    confusion,
-    coral,
-    dann,
-    dsn,
-    fine_tune,
-    mmd,
-    pooled,
-    rman,
-    rpt,
-    source_only,
-    target_only,
-    two_stream,
-)
-from residapt.methods.config import (
-    AverageConfig,
-    DiscrepancyConfig,
-    DSNConfig,
-    InformationConfig,
-    MethodConfig,
-    MultilinearConfig,
-    PriorConfig,
-    TwoStreamConfig,
-)
-from residapt.methods.oracle import is_oracle, training_pair
-from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
+from typing import TYPE_CHECKING
+
+from residapt.lazy import lazy
+
+if TYPE_CHECKING:
+    from residapt.methods.config import (
+        AverageConfig,
+        DiscrepancyConfig,
+        DSNConfig,
+        InformationConfig,
+        MethodConfig,
+        MultilinearConfig,
+        PriorConfig,
+        TwoStreamConfig,
+    )
+    from residapt.methods.oracle import is_oracle, training_pair
+    from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
 
 __all__ = [
     "AverageConfig",
@@ -38,25 +27,35 @@ __all__ = [
     "MultilinearConfig",
     "PriorConfig",
     "TwoStreamConfig",
-    "adda",
     "build_method",
-    "cdan",
     "check_method",
-    "confusion",
-    "coral",
-    "dann",
     "describe_methods",
-    "dsn",
-    "fine_tune",
     "is_oracle",
     "method_names",
-    "mmd",
-    "pooled",
     "register",
-    "rman",
-    "rpt",
-    "source_only",
-    "target_only",
     "training_pair",
-    "two_stream",
 ]
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        **dict.fromkeys(
+            (
+                "AverageConfig",
+                "DiscrepancyConfig",
+                "DSNConfig",
+                "InformationConfig",
+                "MethodConfig",
+                "MultilinearConfig",
+                "PriorConfig",
+                "TwoStreamConfig",
+            ),
+            "residapt.methods.config",
+        ),
+        **dict.fromkeys(("is_oracle", "training_pair"), "residapt.methods.oracle"),
+        **dict.fromkeys(
+            ("build_method", "check_method", "describe_methods", "method_names", "register"),
+            "residapt.methods.registry",
+        ),
+    },
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +19,16 @@ Factory = Callable[[nn.Module, MethodConfig, Tensor], Method]
 _FACTORIES: dict[str, Factory] = {}
 
 
+def _load_built_in() -> None:
+    """Import the methods of this library when the first one is needed, which registers them."""
+    import_module("residapt.methods.built_in")
+
+
 def register(name: str) -> Callable[[Factory], Factory]:
     """Make a factory known under a name; a name is taken once."""
 
     def add(factory: Factory) -> Factory:
+        _load_built_in()
         if name in _FACTORIES:
             raise ConfigError(f"method '{name}' is registered twice; give the new one another name.")
         _FACTORIES[name] = factory
@@ -32,11 +39,13 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 def method_names() -> tuple[str, ...]:
     """All methods."""
+    _load_built_in()
     return tuple(sorted(_FACTORIES))
 
 
 def check_method(name: str) -> None:
     """Refuse a name that no method has, with the nearest one."""
+    _load_built_in()
     if name not in _FACTORIES:
         near = difflib.get_close_matches(name, _FACTORIES, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -9,6 +9,7 @@ from typing import Literal
 from residapt.errors import DataError
 from residapt.evaluate.metrics import Detection
 from residapt.settings import Settings
+from residapt.storage.atomic import atomic_file
 from residapt.storage.metadata import Input as Input
 
 
@@ -25,6 +26,8 @@ class Accuracy(Settings):
     """How many images were scored."""
     protocol: Literal["transductive", "held-out"]
     """Whether the images were seen, unlabelled, in training."""
+    used_for_choice: bool = False
+    """Whether the network was chosen by this accuracy afterwards, so that it is no independent estimate any more."""
 
 
 class ScoredDetection(Settings):
@@ -69,14 +72,16 @@ class ChangedPrediction(Settings):
 
 
 class Verdict(Settings):
-    """Whether adaptation seems to have helped, judged without target labels."""
+    """Whether adaptation seems to have helped, judged without target labels, and which network is the result."""
 
     helped: bool | None
     """None when the scores disagree."""
-    handed_out: Literal["adapted", "source"]
+    selected: Literal["adapted", "source"]
     """Which network is in model.safetensors."""
     reasons: tuple[str, ...] = ()
-    """In plain words."""
+    """In plain words, each marked ``for: `` or ``against: `` the adapted network."""
+    chosen_by: Literal["guard", "force", "user"] = "guard"
+    """The guard against negative transfer, the setting ``force``, or ``residapt accept`` and ``reject`` afterwards."""
 
 
 class Projection(Settings):
@@ -136,12 +141,13 @@ class RunSummary(Settings):
     notes: list[str] = []
     """Health notes, in plain words."""
     selected: str = "last"
-    """Which checkpoint was handed out."""
+    """Which checkpoint of the adaptation was taken."""
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write the record."""
-    path.write_text(summary.model_dump_json(indent=1), encoding="utf-8")
+    """Write the record, whole or not at all."""
+    with atomic_file(path, overwrite=True) as file:
+        file.write_text(summary.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_summary(path: Path) -> RunSummary:

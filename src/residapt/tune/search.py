@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from residapt.config import Config, from_dotted, parse_override
 from residapt.errors import ConfigError
+from residapt.methods.config import MethodConfig
 from residapt.settings import merged
 
 FORMS = "KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C"
@@ -27,7 +28,7 @@ NOT_SEARCHED = {
     "device": "it changes nothing but the time",
 }
 """Settings that are no subject of a search, with the reason."""
-OWN_SOURCE = ("source.", "model.", "data.", "seed")
+OWN_SOURCE = ("pretrain.", "model.", "data.", "seed")
 """How the settings begin that change the source network or what is held out: trials cannot share one then."""
 
 
@@ -123,7 +124,8 @@ def _range(text: str, key: str, values: str, *, log: bool) -> Dimension:
 
 def _number_kind(text: str, key: str) -> Literal["int", "float"]:
     """Whether a setting is a whole number or any; others have no range. An unknown one is refused with its nearest."""
-    annotation = _annotation(Config, key.split("."))
+    parts = key.split(".")
+    annotation = _annotation(MethodConfig if parts[0] in MethodConfig.model_fields else Config, parts)
     if annotation is None:
         Config.parse(from_dotted({key: 1}), where=f"--search {text!r}")
     kinds = set(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else {annotation}

@@ -6,7 +6,6 @@ import copy
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from residapt.config import load_config, write_config
 from residapt.errors import ConfigError, Interrupted
@@ -15,7 +14,7 @@ from residapt.models.trust import refuse_code
 from residapt.parallel.engines import WorkEngine
 from residapt.parallel.local_engine import LocalEngine
 from residapt.run.prepare import prepare
-from residapt.run.request import Plan, Request
+from residapt.run.request import Request, Setup
 from residapt.run.stages import begin, source_stage
 from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
@@ -53,7 +52,6 @@ def tune(
     space = _checked(request, settings)
     assert request.out is not None
     folder, engine = StudyFolder(request.out), engine or LocalEngine()
-    request = replace(request, source=_absolute(request.source), target=_absolute(request.target))
     plan = None
     if not resume:
         plan = prepare(replace(request, out=None))  # what is wrong with the input is said before anything is written
@@ -130,7 +128,7 @@ def _checked(request: Request, settings: StudyConfig) -> tuple[Dimension, ...]:
     return space
 
 
-def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Plan | None) -> Request:
+def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Setup | None) -> Request:
     """The request that every trial starts from: the source network trained, the same number of steps for all."""
     run, shared = RunDirectory(folder.source), shares_source(space)
     if not run.config.is_file() or (shared and not run.source.is_file()):
@@ -156,7 +154,7 @@ def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension],
     return replace(request, config=with_values(request.config, values))
 
 
-def _make_source(request: Request, run: RunDirectory, plan: Plan | None, *, train: bool) -> None:
+def _make_source(request: Request, run: RunDirectory, plan: Setup | None, *, train: bool) -> None:
     """Train the source network, or go on with it; its run also holds the settings that were chosen for all trials."""
     begun = run.config.is_file()
     if plan is None:
@@ -173,10 +171,6 @@ def _write_best(folder: StudyFolder, best: Trial) -> None:
     """The whole configuration of the best trial's run, for ``residapt adapt --config``."""
     with atomic_file(folder.best, overwrite=True) as file:
         write_config(load_config(RunDirectory(folder.trials / best.run).config), file)
-
-
-def _absolute(place: object) -> object:
-    return str(Path(place).absolute()) if isinstance(place, str | Path) else place
 
 
 def _hint(folder: StudyFolder) -> str:

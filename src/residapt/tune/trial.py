@@ -113,6 +113,6 @@ def _check_places(job: TrialJob) -> None:
             f"the folder '{job.out.parent}' of the study does not exist on {host}. Put it on a file system that all "
             "machines see under the same path."
         )
-    for place in (job.source, job.target):
-        if isinstance(place, str | Path) and not Path(place).is_dir():
+    for place in (job.config.data.source, job.config.data.target):
+        if place is not None and not Path(place).is_dir():
             raise DataError(f"the folder '{place}' does not exist on {host}. Every machine needs the data there.")

@@ -1,0 +1,35 @@
+"""Settings of rank selection; importing this module does not import torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from residapt.settings import Settings
+
+
+class RankConfig(Settings):
+    """How ranks are found."""
+
+    weight: float = Field(1.0, ge=0)
+    """lambda_r of Eq. 11; 0 keeps the ranks."""
+    step: float = Field(3e-3, gt=0)
+    """t of Eq. 12. How far ranks fall is t x lambda_r x number of prox steps against the norm of T's columns."""
+    every: int = Field(200, ge=1)
+    """Optimiser steps between two proximal steps (N of Algorithm 1)."""
+    start: int = Field(0, ge=0)
+    """No proximal step before this optimiser step."""
+    end: int | None = Field(None, ge=1)
+    """No proximal step after this optimiser step: what is left then trains on without being shrunk."""
+    prox: Literal["two-step", "split", "exact"] = "two-step"
+    """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
+    group_weights: Literal["layer", "group"] = "layer"
+    """sqrt(N), sqrt(C) as printed in Eq. 10, or the size of each group, sqrt(l), sqrt(r)."""
+    epsilon: float = Field(1e-8, ge=0)
+    """Rows and columns of T with a norm up to this share of the largest are removed."""
+
+    def due(self, step: int) -> bool:
+        """Whether a proximal step follows optimiser step number ``step`` (counted from 1)."""
+        last = step if self.end is None else self.end
+        return self.weight > 0 and self.start <= step <= last and step % self.every == 0
