@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from residapt.run.api import AdaptedRun, adapt
     from residapt.run.decision import accept, reject
     from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
     from residapt.train.callbacks import Callback
     from residapt.train.config import GroupConfig, HealthConfig, TrainConfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptedRun",
+    "AdapterMetadata",
     "Callback",
     "Config",
     "ConfigError",
@@ -75,6 +77,7 @@ __getattr__, _names = lazy(
         **dict.fromkeys(("AdaptedRun", "adapt"), "residapt.run.api"),
         **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
+        "AdapterMetadata": "residapt.storage.metadata",
         "TwoStream": "residapt.streams.two_stream",
         "Callback": "residapt.train.callbacks",
         **dict.fromkeys(("GroupConfig", "HealthConfig", "TrainConfig"), "residapt.train.config"),

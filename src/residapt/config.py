@@ -97,6 +97,13 @@ class Config(Settings):
 
     The settings of the method stand at the top level for users, in files, on the command line and in ``parse``:
     ``rank.weight``, ``discrepancy.weight``. In code they are ``config.method_config.rank.weight``.
+
+    Example:
+        >>> config = Config.parse({"method": "dann", "pretrain": {"steps": 500}, "discrepancy": {"weight": 0.5}})
+        >>> config.pretrain.steps, config.method_config.discrepancy.weight
+        (500, 0.5)
+        >>> config.with_group("discrepancy", weight=1.0).method_config.discrepancy.weight
+        1.0
     """
 
     inlined: ClassVar[str] = "method_config"

@@ -25,7 +25,20 @@ def _load_built_in() -> None:
 
 
 def register(name: str) -> Callable[[Factory], Factory]:
-    """Make a factory known under a name; a name is taken once."""
+    """Register a factory of methods under a name, as a decorator.
+
+    Args:
+        name: What ``method="..."`` selects; each name can be registered once.
+
+    Example:
+        >>> from residapt.methods.rpt import rpt
+        >>> @register("rpt_docs")
+        ... def mine(model, config, example):
+        ...     return rpt(model, config, example)
+        >>> "rpt_docs" in method_names()
+        True
+        >>> del _FACTORIES["rpt_docs"]
+    """
 
     def add(factory: Factory) -> Factory:
         _load_built_in()

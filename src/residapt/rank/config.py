@@ -10,7 +10,12 @@ from residapt.settings import Settings
 
 
 class RankConfig(Settings):
-    """How ranks are found."""
+    """How ranks are found.
+
+    Example:
+        >>> [step for step in range(1, 9) if RankConfig(every=2, start=4).due(step)]
+        [4, 6, 8]
+    """
 
     weight: float = Field(1.0, ge=0)
     """lambda_r of Eq. 11; 0 keeps the ranks."""

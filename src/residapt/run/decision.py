@@ -16,7 +16,7 @@ from residapt.storage.summary import RunSummary, read_summary, write_summary
 BY_LABELS = "by its labels"
 
 
-def accept(path: Path) -> RunSummary:
+def accept(path: Path | str) -> RunSummary:
     """Make the adapted network the result of a finished run.
 
     Args:
@@ -25,12 +25,19 @@ def accept(path: Path) -> RunSummary:
     Returns:
         The new summary. Accuracies that speak for this choice are marked as used for it.
     """
-    return _choose(path, "adapted")
+    return _choose(Path(path), "adapted")
 
 
-def reject(path: Path) -> RunSummary:
-    """Make the source network the result of a finished run; the adapted one is kept in ``rejected/``."""
-    return _choose(path, "source")
+def reject(path: Path | str) -> RunSummary:
+    """Make the source network the result of a finished run; the adapted one is kept in ``rejected/``.
+
+    Args:
+        path: The run directory.
+
+    Returns:
+        The new summary.
+    """
+    return _choose(Path(path), "source")
 
 
 def _choose(path: Path, network: Literal["adapted", "source"]) -> RunSummary:

@@ -43,6 +43,10 @@ SAVES = 10
 """Checkpoints while the source network is trained."""
 
 
+ENOUGH = 20
+"""Held-out source images from which on a source network at chance ends the run; of fewer it is only remarked."""
+
+
 class Notes(Callback):
     """Collect messages for the summary."""
 
@@ -121,7 +125,7 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
 
 
 def _refuse_chance(setup: Setup, network: nn.Module) -> None:
-    """Adapting a source network that only guesses is of no use: the run ends here unless that is allowed."""
+    """A source network that only guesses cannot be adapted: the run ends here, unless that is allowed."""
     labels = setup.held_out.labels
     guess = float(labels.bincount().max()) / len(labels)
     chance = 100.0 * (guess + (guess * (1.0 - guess) / len(labels)) ** 0.5)
@@ -130,7 +134,7 @@ def _refuse_chance(setup: Setup, network: nn.Module) -> None:
         return
     found = f"the source network is right on {right:.1f} % of {len(labels)} held-out source images, where guessing "
     found += f"gives {100 * guess:.1f} %"
-    if setup.config.pretrain.allow_chance:
+    if setup.config.pretrain.allow_chance or len(labels) < ENOUGH:
         setup.warnings.append(f"{found}.")
         setup.say(f"note: {found}.")
         return

@@ -44,10 +44,24 @@ def save_pretrained(
     original: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write the adapter of a two-stream model into the folder ``path``; one that is there needs ``overwrite``.
+    """Write the adapter of a two-stream model into a folder.
 
-    ``base="reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
-    ``base="included"`` carries them: all, or those that differ from the ``original`` (see ``base_hashes``).
+    Args:
+        two: The streams.
+        path: The folder; it is created.
+        metadata: Method, classes and input of the network.
+        base: ``"reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
+            ``"included"`` carries them: all, or those that differ from the ``original``.
+        original: Hashes of the tensors of the original network (see ``base_hashes``).
+        overwrite: Replace an adapter that is there already.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> streams = TwoStream(network, left_rank=2, right_rank=2)
+        >>> metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
+        >>> save_pretrained(streams, "camera-7", metadata=metadata)
+        >>> load(network, "camera-7").ranks() == streams.ranks()
+        True
     """
     if type(two) is not TwoStream:
         raise ModelError(
@@ -78,6 +92,10 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
     base cost little more memory than the base. Batch-norm statistics are each adapter's own.
+
+    Args:
+        model: The base network.
+        path: The folder of the adapter.
     """
     config = read_config(Path(path))
     tensors = _read_tensors(Path(path) / WEIGHTS, config)

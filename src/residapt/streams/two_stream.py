@@ -45,9 +45,22 @@ Residuals = Mapping[str, Residual | VectorResidual]
 
 
 class TwoStream(nn.Module):
-    """Any network with a source and a target stream; ``two(x, stream="target")`` gives the target's logits.
+    """Any network with a source and a target stream; ``streams(x, stream="target")`` gives the target's logits.
 
-    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``.
+    Args:
+        model: The source network. It is not copied: its weights are the source stream.
+        config: Settings of the transforms.
+        **settings: The same as keywords, instead of ``config``.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> streams = TwoStream(network, left_rank=2, right_rank=2)
+        >>> streams(torch.zeros(5, 4), stream="target").shape
+        torch.Size([5, 3])
+        >>> streams.ranks()
+        {'0': (2, 2), '2': (2, 2)}
+        >>> streams.print_trainable_parameters()
+        trainable parameters: 147 of 147 (100.0 %), of these 80 in the transforms
     """
 
     def __init__(self, model: nn.Module, config: TransformConfig | None = None, **settings: Any) -> None:
@@ -89,6 +102,16 @@ class TwoStream(nn.Module):
             module.eval()
             if parameters:
                 module.requires_grad_(False)
+
+    def print_trainable_parameters(self) -> None:
+        """Print how many parameters are trained, and how many of them belong to the transforms."""
+        counts = [(p.numel(), p.requires_grad) for p in self.parameters()]
+        trained, total = sum(n for n, trains in counts if trains), sum(n for n, _ in counts)
+        own = sum(p.numel() for p in self.transforms.parameters() if p.requires_grad)
+        print(  # noqa: T201
+            f"trainable parameters: {trained:,} of {total:,} ({100 * trained / max(total, 1):.1f} %), "
+            f"of these {own:,} in the transforms"
+        )
 
     def checkpoint_blocks(self) -> tuple[str, ...]:
         """Keep only the inputs of the network's blocks in training: less memory, one more forward pass."""

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 class TransformConfig(Settings):
-    """Which layers are transformed, and how."""
+    """Which layers are transformed, and how.
+
+    Example:
+        >>> TransformConfig(include=("layer4.*",), left_rank=8).right_rank
+        32
+    """
 
     include: tuple[str, ...] = ("*",)
     """Name patterns (``layer4.*``) of the layers to transform."""
