@@ -31,13 +31,12 @@ def register(name: str) -> Callable[[Factory], Factory]:
         name: What ``method="..."`` selects; each name can be registered once.
 
     Example:
-        >>> from residapt.methods.rpt import rpt
-        >>> @register("rpt_docs")
+        >>> @register("mine")
         ... def mine(model, config, example):
-        ...     return rpt(model, config, example)
-        >>> "rpt_docs" in method_names()
+        ...     return build_method("rpt", model, config, example=example)
+        >>> "mine" in method_names()
         True
-        >>> del _FACTORIES["rpt_docs"]
+        >>> del _FACTORIES["mine"]
     """
 
     def add(factory: Factory) -> Factory:

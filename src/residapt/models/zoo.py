@@ -72,8 +72,8 @@ def build_torchvision(
 
 
 def _torchvision_weights(name: str) -> dict[str, Tensor]:
-    weights = torchvision_models().get_model_weights(name)
     try:
+        weights = torchvision_models().get_model_weights(name)
         state: dict[str, Tensor] = weights.DEFAULT.get_state_dict(progress=False, check_hash=True)
         return state
     except (OSError, RuntimeError, AttributeError) as error:

@@ -60,7 +60,7 @@ class TwoStream(nn.Module):
         >>> streams.ranks()
         {'0': (2, 2), '2': (2, 2)}
         >>> streams.print_trainable_parameters()
-        trainable parameters: 147 of 147 (100.0 %), of these 80 in the transforms
+        trainable parameters: 175 of 175 (100.0 %), of these 108 in the transforms
     """
 
     def __init__(self, model: nn.Module, config: TransformConfig | None = None, **settings: Any) -> None:
