@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from residapt.data.domains import Balance, DomainPair, Images, Labelled
+from residapt.data.config import Balance
+from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.distributed import Engine
 from residapt.methods.config import MethodConfig
 from residapt.methods.oracle import training_pair
