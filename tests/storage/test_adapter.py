@@ -446,7 +446,7 @@ def test_torn_pair_of_files_is_noticed(nets: Nets, tmp_path: Path) -> None:
 def test_a_file_in_the_way(nets: Nets, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     for overwrite in (False, True):
-        with pytest.raises(ConfigError, match="'.*a'"):
+        with pytest.raises(ConfigError, match=r"'.*a'"):
             save_pretrained(trained(nets("mlp")), tmp_path / "a", metadata=METADATA, overwrite=overwrite)
     assert os.listdir(tmp_path) == ["a"]
 

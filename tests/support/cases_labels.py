@@ -44,6 +44,7 @@ def _class_folders(*names: str, same: bool = False) -> Make:
 
 
 LABEL_FILES = (
+    Case("columns exchanged", LABELS, "DataError", ("{bad}/few.csv", "'class,path'"), _file("class,path\ncat,0.png\n")),
     Case("labels missing", LABELS, "DataError", ("few.csv",)),
     Case("labels empty", LABELS, "DataError", ("{bad}/few.csv",), _file("")),
     Case("labels with a header alone", LABELS, "DataError", ("{bad}/few.csv",), _file("path,class\n")),

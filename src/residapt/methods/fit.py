@@ -1,4 +1,4 @@
-"""Build a method around a network and train it: what demo, benchmark and workflow have in common."""
+"""Build a method around a network and train it."""
 
 from __future__ import annotations
 

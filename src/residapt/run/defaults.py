@@ -26,11 +26,11 @@ SOURCE_SHARE = 0.4
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
 EVALUATIONS = 5
-"""Looks at the label-free scores in a run."""
+"""Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
-"""Looks of the health monitor at predictions."""
+"""Evaluations of the health monitor in a run."""
 STEPS_PER_CHECK = 30
-"""Fewest steps between two looks at the held-out source images."""
+"""Fewest steps between two evaluations on the held-out source images."""
 PROX_STEPS = 10
 """Proximal steps in a run."""
 SHRINKAGE = 0.06
@@ -38,8 +38,8 @@ SHRINKAGE = 0.06
 
 PROBES = 5
 """Steps that are timed; the first one warms up and does not count."""
-LOOKS = 1.2
-"""Share of a run's time to that of its steps: held-out images, scores and health are looked at in between."""
+OVERHEAD = 1.2
+"""Time of a run divided by that of its steps alone: held-out images, scores and health are evaluated in between."""
 PATIENCE = 20.0
 """Seconds after which timing ends."""
 
@@ -211,4 +211,4 @@ def _seconds_per_step(setup: Setup, config: Config, method: str, pair: DomainPai
         trainer.run()
     counted = clock.taken[1:] or clock.taken or [0.0]
     # Every process must come to the same number of steps.
-    return setup.engine.average_values({"pace": LOOKS * sum(counted) / len(counted)})["pace"]
+    return setup.engine.average_values({"pace": OVERHEAD * sum(counted) / len(counted)})["pace"]

@@ -110,7 +110,7 @@ def given_network(config: Config, module: nn.Module) -> Network:
 
 @torch.no_grad()
 def count_outputs(module: nn.Module, example: Tensor) -> int:
-    """How many classes a network tells apart, found by a pass; errors of the pass are told with the input's shape."""
+    """Number of outputs of a network, found by a forward pass; its errors are raised with the input's shape."""
     training = module.training
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""What people look at: target images whose class changed, and both domains in two dimensions."""
+"""Pictures for the report: target images whose class changed, and both domains in two dimensions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIDE = 96
 def changed_predictions(
     before: Tensor, after: Tensor, target: OpenImages, sample: Tensor, classes: Sequence[str], form: Input
 ) -> list[ChangedPrediction]:
-    """The surest of the images whose class changed, few of each kind; the logits are of the images at ``sample``."""
+    """The most confident of the changed predictions, few of each kind; the logits are of the images at ``sample``."""
     probability, new = after.softmax(1).max(1)
     old = before.argmax(1)
     order = probability.argsort(descending=True, stable=True)

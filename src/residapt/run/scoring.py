@@ -67,7 +67,7 @@ def _without_labelled(scored: OpenLabelled, labelled: OpenLabelled | None) -> tu
 
 
 def unlabelled(target: OpenImages, labelled: OpenLabelled | None) -> tuple[Tensor, Messages]:
-    """Which target images the scores that need no labels may look at: those that no label was given for."""
+    """Target images for the scores that need no labels: those without a given label."""
     everything = torch.arange(len(target))
     if labelled is None:
         return everything, ()

@@ -222,7 +222,7 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
     assert last is not None
     selected = "last"
     if last.along is not None:
-        method, selected = last.along.chosen(method)
+        method, selected = last.along.selected(method)
     notes = last.notes.texts
     if len(story) > 1:
         moved = ", then by ".join(f"{done['moved']:.2f}" for done in story)
