@@ -34,7 +34,7 @@ def main(source_steps: int = 400, steps: int = 400) -> float:
         target=unlabelled.images,  # no labels
         evaluate=(scored.images, scored.labels),  # used for the accuracy at the end, and for nothing else
         steps=steps,
-        **{"source.steps": source_steps},
+        **{"pretrain.steps": source_steps},
     )
     before, after = run.summary.accuracies
     print(f"source network {before.percent:.1f} %, adapted {after.percent:.1f} % ({after.protocol})")

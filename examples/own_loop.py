@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from residapt import TwoStream
+from residapt import RankConfig, TwoStream, frozen
 from residapt.data.synthetic import handwritten_digits, printed_digits
-from residapt.losses.adversarial import DomainClassifier, domain_logits, domain_loss, flipped_loss, frozen
-from residapt.losses.stream import stream_loss
+from residapt.losses import DomainClassifier, domain_logits, domain_loss, flipped_loss, stream_loss
 from residapt.models import LeNet
-from residapt.rank import RankConfig, shrink
+from residapt.rank import shrink
 
 
 def batches(images: Tensor, labels: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -38,35 +37,35 @@ def adapt(
     network: LeNet, source: tuple[Tensor, Tensor], target: Tensor, steps: int, random: torch.Generator
 ) -> TwoStream:
     """The same loop with a second stream; ``target`` has no labels."""
-    two = TwoStream(network, left_rank=32, right_rank=32)
+    streams = TwoStream(network, left_rank=32, right_rank=32)
     adversary = DomainClassifier(10)  # it reads the ten logits
     rank = RankConfig(every=max(1, steps // 10), step=6e-3)
     nobody = torch.zeros(len(target), dtype=torch.long)
-    optimizer = torch.optim.Adam([*two.parameters(), *adversary.parameters()], lr=2e-4, betas=(0.5, 0.999))
+    optimizer = torch.optim.Adam([*streams.parameters(), *adversary.parameters()], lr=2e-4, betas=(0.5, 0.999))
     for step in range(1, steps + 1):
         (x_s, y_s), (x_t, _) = batches(*source, 64, random), batches(target, nobody, 64, random)
-        residuals = two.residuals()  # once a step: both calls below use them
-        s, t = two.both(x_s, x_t, residuals=residuals)
+        residuals = streams.residuals()  # once a step: both calls below use them
+        s, t = streams.both(x_s, x_t, residuals=residuals)
         with frozen(adversary):  # Eq. 6: the network confuses the domain classifier ...
             confusion = flipped_loss(domain_logits(adversary, s.features, t.features))
         own = domain_loss(domain_logits(adversary, s.features.detach(), t.features.detach()))  # ... which fights back
         loss = functional.cross_entropy(s.logits, y_s) + confusion + own
-        energy = two.energy(residuals)
+        energy = streams.energy(residuals)
         if energy is not None:  # None once rank selection has made both domains share every layer
             loss = loss + stream_loss(energy)  # Eq. 7
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if rank.due(step):
-            for change in shrink(two, rank, optimizer):  # Algorithm 1, lines 3-6; the optimiser's state is pruned too
+            for change in shrink(streams, rank, optimizer):  # Algorithm 1, lines 3-6, with the optimiser's state
                 print(f"step {step}: {change.layer} {change.before} -> {change.after}")
-    return two
+    return streams
 
 
-def accuracy(two: TwoStream, images: Tensor, labels: Tensor, stream: str) -> float:
+def accuracy(streams: TwoStream, images: Tensor, labels: Tensor, stream: str) -> float:
     """In per cent."""
     with torch.no_grad():
-        logits = two.eval()(images.float() / 127.5 - 1, stream=stream)
+        logits = streams.eval()(images.float() / 127.5 - 1, stream=stream)
     return 100 * float((logits.argmax(1) == labels).double().mean())
 
 
@@ -79,9 +78,9 @@ def main(source_steps: int = 400, steps: int = 400) -> float:
     network = LeNet()
     train_source(network, printed.images, printed.labels, source_steps, random)
     before = accuracy(TwoStream(network, include=()), scored.images, scored.labels, "source")
-    two = adapt(network.train(), (printed.images, printed.labels), unlabelled, steps, random)
-    after = accuracy(two, scored.images, scored.labels, "target")
-    print(f"source network {before:.1f} %, adapted {after:.1f} %; ranks {two.ranks()}")
+    streams = adapt(network.train(), (printed.images, printed.labels), unlabelled, steps, random)
+    after = accuracy(streams, scored.images, scored.labels, "target")
+    print(f"source network {before:.1f} %, adapted {after:.1f} %; ranks {streams.ranks()}")
     return after
 
 

@@ -29,14 +29,6 @@ def test_every_method_starts_from_the_same_source_network_and_reports_its_ranks(
     assert results[2].added == 158_152
 
 
-def test_a_plus_brings_the_recipe_and_starts_from_the_same_network():
-    built = []
-    results = run_demo(("rpt", "rpt+"), seed=0, config=SMALL, on_method=built.append)
-    assert [result.method for result in results] == ["source_only", "rpt", "rpt+"]
-    assert [method.config.prior.kind for method in built] == ["as-is", "estimated"]
-    assert [method.config.rank for method in built] == [SMALL.method.rank] * 2
-
-
 def test_the_demo_is_reproducible():
     torch.set_num_threads(1)
     first, second = (run_demo(("rpt",), seed=1, config=SMALL) for _ in range(2))

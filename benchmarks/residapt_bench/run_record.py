@@ -7,9 +7,9 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -32,15 +32,22 @@ class TrainedPlan(AnyPlan, Protocol):
 
 
 def train_and_record(
-    plan: TrainedPlan, train: TrainConfig, make: Callable[[Round[MethodConfig]], Trainer], target: Images
+    plan: TrainedPlan, train: TrainConfig, make: Callable[[Round], Trainer], target: Images
 ) -> tuple[Method, dict[str, Any]]:
     """Train to the end, whose weights count; gives the method and the part of the record that needs no scores.
 
     ``make`` builds the trainer of a round, always from the same network; ``target`` are unlabelled images to look at.
     """
     started = time.monotonic()
-    last, story = in_rounds(Round(plan.settings, train), lambda turn: _Trained.by(make(turn)), target)
-    method = last.method
+    started_with: list[_Size] = []
+
+    def run(turn: Round) -> Method:
+        trainer = make(turn)
+        started_with.append(_Size(trainer.method.two.ranks(), _parameters(trainer.method)))
+        return trainer.run()
+
+    method, story = in_rounds(Round(plan.settings, train), run, target)
+    last = started_with[-1]
     return method, {
         "key": plan.key(),
         "plan": plan.model_dump(mode="json"),
@@ -54,18 +61,11 @@ def train_and_record(
     }
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """A trained method, and its size before."""
+class _Size(NamedTuple):
+    """Ranks and parameters before a training."""
 
-    method: Method
     ranks: dict[str, tuple[int, int]]
     parameters: dict[str, int]
-
-    @classmethod
-    def by(cls, trainer: Trainer) -> _Trained:
-        ranks, parameters = trainer.method.two.ranks(), _parameters(trainer.method)
-        return cls(trainer.run(), ranks, parameters)
 
 
 def _parameters(method: Method) -> dict[str, int]:

@@ -2,29 +2,90 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from residapt.lazy import lazy
 from residapt.version import __version__
 
 if TYPE_CHECKING:
-    from residapt import methods
-    from residapt.run import adapt
-    from residapt.storage import load
-    from residapt.streams import TwoStream
+    from residapt import data, losses, methods, models, rank
+    from residapt.config import Config, DataConfig, ModelConfig, PretrainConfig
+    from residapt.errors import ConfigError, DataError, Interrupted, ModelError, ResidaptError, TrainingError
+    from residapt.losses.adversarial import frozen
+    from residapt.methods.config import MethodConfig
+    from residapt.methods.registry import register
+    from residapt.rank.config import RankConfig
+    from residapt.run.api import AdaptedRun, adapt
+    from residapt.run.decision import accept, reject
+    from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.metadata import AdapterMetadata
+    from residapt.streams.two_stream import TwoStream
+    from residapt.train.callbacks import Callback
+    from residapt.train.config import GroupConfig, HealthConfig, TrainConfig
+    from residapt.train.trainer import Trainer
+    from residapt.transform.config import TransformConfig
 
-__all__ = ["TwoStream", "__version__", "adapt", "load", "methods"]
+__all__ = [
+    "AdaptedRun",
+    "AdapterMetadata",
+    "Callback",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "DataError",
+    "GroupConfig",
+    "HealthConfig",
+    "Interrupted",
+    "MethodConfig",
+    "ModelConfig",
+    "ModelError",
+    "PretrainConfig",
+    "RankConfig",
+    "ResidaptError",
+    "TrainConfig",
+    "Trainer",
+    "TrainingError",
+    "TransformConfig",
+    "TwoStream",
+    "__version__",
+    "accept",
+    "adapt",
+    "data",
+    "frozen",
+    "load",
+    "losses",
+    "methods",
+    "models",
+    "rank",
+    "register",
+    "reject",
+    "save_pretrained",
+]
 
-_HOMES = {"TwoStream": "residapt.streams", "load": "residapt.storage", "adapt": "residapt.run"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that the command line starts without torch."""
-    if name == "methods":
-        return import_module("residapt.methods")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'residapt' has no attribute '{name}'")
+__getattr__, _names = lazy(
+    __name__,
+    {
+        **dict.fromkeys(("Config", "DataConfig", "ModelConfig", "PretrainConfig"), "residapt.config"),
+        **dict.fromkeys(
+            ("ConfigError", "DataError", "Interrupted", "ModelError", "ResidaptError", "TrainingError"),
+            "residapt.errors",
+        ),
+        "frozen": "residapt.losses.adversarial",
+        "MethodConfig": "residapt.methods.config",
+        "register": "residapt.methods.registry",
+        "RankConfig": "residapt.rank.config",
+        **dict.fromkeys(("AdaptedRun", "adapt"), "residapt.run.api"),
+        **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
+        **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
+        "AdapterMetadata": "residapt.storage.metadata",
+        "TwoStream": "residapt.streams.two_stream",
+        "Callback": "residapt.train.callbacks",
+        **dict.fromkeys(("GroupConfig", "HealthConfig", "TrainConfig"), "residapt.train.config"),
+        "Trainer": "residapt.train.trainer",
+        "TransformConfig": "residapt.transform.config",
+    },
+    modules=("data", "losses", "methods", "models", "rank"),
+)
 
 
 def __dir__() -> list[str]:

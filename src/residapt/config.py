@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tomli_w
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from residapt.data.domains import Balance
+from residapt.data.config import Balance
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
-from residapt.methods.recipes import RECIPES, split_plus
+from residapt.methods.recipes import RECIPES
 from residapt.models.input_spec import LARGEST
 from residapt.settings import Seed, Settings, merged
 from residapt.storage.metadata import WIDEST
-from residapt.train.config import TrainConfig
-from residapt.train.symptoms import HealthConfig
+from residapt.train.config import HealthConfig, TrainConfig
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,14 +31,15 @@ class ModelConfig(Settings):
     spec: str = "lenet"
     """lenet, svhnet, dtn, torchvision:NAME, timm:NAME, hf:NAME or package.module:factory."""
     weights: str | None = None
-    """File with weights to start from (safetensors, or .pth read without running code)."""
+    """Weights to start from: a file (safetensors, or .pth read without running code). None takes the pre-trained
+    weights of timm:, torchvision: and hf: networks; ``none`` starts from random weights."""
     base: str | None = None
-    """Run directory, or file with weights, of a network that was trained on the source: it is not trained again."""
+    """Run directory, or weights file, of a network already trained on the source; it is not trained again."""
     bottleneck: int | None = Field(None, ge=1, le=WIDEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
     standardise: bool = False
-    """Give the network a first layer that standardises each image by itself: mean 0, standard deviation 1. A base goes
-    on as it was trained."""
+    """Standardise each image by itself (mean 0, standard deviation 1) in a first layer of the network. A base keeps
+    what it was trained with."""
 
 
 class DataConfig(Settings):
@@ -50,12 +50,12 @@ class DataConfig(Settings):
     target: str | None = None
     """Folder with unlabelled images, at any depth."""
     target_labels: str | None = None
-    """A few labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
+    """Labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
     evaluate: str | None = None
     """Folder with one folder of images for each class, scored at the end and never trained on."""
     positive: str | None = None
-    """The class to be found: average precision and the precision-recall curve are of it against the others. None
-    takes, of two classes, the one with fewer images in the scored set."""
+    """Positive class for average precision and the precision-recall curve. None takes, of two classes, the one with
+    fewer images in the scored set."""
     balance: Balance = "as-is"
     """as-is, or classes: batches of labelled images, source and target, that show every class equally often."""
     image_size: int | None = Field(None, ge=8, le=LARGEST)
@@ -65,40 +65,55 @@ class DataConfig(Settings):
     augment: bool = True
     """Random crops and flips of training images (flips only where the network reads photographs)."""
     holdout: float = Field(0.1, gt=0, lt=1)
-    """Share of the labelled source images kept for early stopping and for the scores."""
+    """Share of the labelled source images held out for early stopping and for the scores."""
     cache: float = Field(4.0, ge=0)
-    """Gigabytes of decoded images that may be kept in memory; more are decoded anew for every batch."""
+    """Gigabytes of decoded images to keep in memory; larger sets are decoded again for every batch."""
     score_images: int = Field(5000, ge=2)
-    """Most target images on which the label-free scores are computed."""
+    """Largest number of target images on which the label-free scores are computed."""
 
 
-class SourceConfig(Settings):
-    """Training of the source network, where there is none yet."""
+class PretrainConfig(Settings):
+    """Training of the source network, where it is not trained yet."""
 
     steps: int | None = Field(None, ge=0)
-    """Most optimiser steps; None chooses by the size of the data."""
+    """Largest number of optimiser steps; None chooses by the size of the data."""
     batch_size: int = Field(64, ge=1)
     """Images in a step."""
     lr: float = Field(1e-3, gt=0)
-    """Learning rate of Adam; a fifth of it where it is not set and the network starts from weights."""
+    """Learning rate of Adam; unless set, a fifth of it where the network starts from pre-trained weights."""
     head: float = Field(1.0, gt=0)
-    """Factor of that learning rate for the classifier; 5 where it is not set and the network starts from weights."""
+    """Factor of that learning rate for the classifier; unless set, 5 where the network has pre-trained weights."""
     checks: int = Field(20, ge=1)
     """Evaluations on the held-out source in the whole training."""
     weight_decay: float = Field(2.5e-5, ge=0)
     """L2 penalty."""
     patience: int = Field(3, ge=1)
-    """Evaluations on the held-out source without gain before training stops."""
+    """Evaluations on the held-out source without improvement before training stops."""
+    allow_chance: bool = False
+    """Adapt even a source network that is no better than guessing on the held-out source images."""
 
 
-class Config(MethodConfig):
-    """Everything about a run."""
+class Config(Settings):
+    """Everything about a run.
+
+    The settings of the method stand at the top level for users, in files, on the command line and in ``parse``:
+    ``rank.weight``, ``discrepancy.weight``. In code they are ``config.method_config.rank.weight``.
+
+    Example:
+        >>> config = Config.parse({"method": "dann", "pretrain": {"steps": 500}, "discrepancy": {"weight": 0.5}})
+        >>> config.pretrain.steps, config.method_config.discrepancy.weight
+        (500, 0.5)
+        >>> config.with_group("discrepancy", weight=1.0).method_config.discrepancy.weight
+        1.0
+    """
+
+    inlined: ClassVar[str] = "method_config"
 
     method: str = "rpt"
-    """How to adapt; `residapt methods` lists the names. ``rpt+`` is ``rpt`` by the recipe ``plus``."""
-    recipe: Literal["paper", "plus"] = "paper"
-    """Settings that go together: the paper's, or those that also fit the target's class frequencies and make sure
-    predictions (docs/beyond.md). What is set beside it counts instead."""
+    """How to adapt; `residapt methods` lists the names."""
+    recipe: str = "paper"
+    """Named set of settings: paper, or plus, which also fits the target's class frequencies and confident predictions
+    (docs/beyond.md). Explicit settings override it."""
     seed: Seed = 0
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -106,48 +121,93 @@ class Config(MethodConfig):
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     """Mixed precision of the forward pass."""
     select: str = "last"
-    """Which checkpoint is handed out: the last, or the best by a label-free score."""
+    """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
-    """Hand out the adapted model even if it looks worse than the source model."""
+    """Select the adapted network even if it looks worse than the source network."""
     minutes: float = Field(20.0, ge=0)
-    """Most minutes of training where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
+    """Longest training in minutes where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()
     """The network."""
     data: DataConfig = DataConfig()
     """Where images are, and how they become tensors."""
-    source: SourceConfig = SourceConfig()
+    pretrain: PretrainConfig = PretrainConfig()
     """Training of the source network."""
     train: TrainConfig = TrainConfig()
     """The adaptation loop."""
     health: HealthConfig = HealthConfig()
-    """When the health monitor speaks."""
+    """Thresholds of the health monitor."""
+    method_config: MethodConfig = MethodConfig()
+    """Settings of the method."""
+
+    @field_validator("recipe")
+    @classmethod
+    def _known_recipe(cls, name: str) -> str:
+        if name not in RECIPES:
+            raise ValueError(f"the recipes are {', '.join(RECIPES)}")
+        return name
 
     @model_validator(mode="before")
     @classmethod
-    def _with_recipe(cls, values: Any) -> Any:
-        """The settings of the recipe under those that are given."""
+    def _from_flat(cls, values: Any) -> Any:
+        """The settings of the recipe under the given ones, those of the method gathered into their group."""
         if not isinstance(values, Mapping):
             return values
-        method, plus = split_plus(values["method"]) if isinstance(values.get("method"), str) else (None, False)
-        given = {**values, "method": method, "recipe": "plus"} if plus else values
-        name = given.get("recipe")
-        return merged(RECIPES[name], given) if isinstance(name, str) and name in RECIPES else given
+        name = values.get("recipe")
+        given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
+        method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
+        return {"method_config": method, **given}
+
+    @model_serializer(mode="wrap")
+    def _to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        method = values.pop("method_config", {})
+        return {**values, **method}
+
+    def group(self, name: str) -> Settings:
+        """A group of settings by the name that users give it."""
+        found: Settings = getattr(self.method_config if name in MethodConfig.model_fields else self, name)
+        return found
+
+    def with_group(self, name: str, **values: Any) -> Config:
+        """The configuration with some settings of a group changed; the values are not validated."""
+        changed = self.group(name).model_copy(update=values)
+        if name not in MethodConfig.model_fields:
+            return self.model_copy(update={name: changed})
+        method = self.method_config.model_copy(update={name: changed})
+        return self.model_copy(update={"method_config": method})
+
+    def is_set(self, group: str, name: str) -> bool:
+        """Whether a setting of a group was given, by the user or by the recipe."""
+        return name in self.group(group).model_fields_set
 
 
 def load_config(
-    path: Path | None = None, overrides: Sequence[str] = (), base: Mapping[str, Any] | None = None
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    base: Mapping[str, Any] | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then ``base``, then the file, then ``a.b=c`` overrides; what comes later wins."""
+    """Defaults, then ``base``, the file, ``options`` and ``a.b=c`` overrides; what comes later wins.
+
+    Args:
+        path: A TOML file.
+        overrides: Texts of the form ``rank.weight=0.1``.
+        base: Nested values under those of the file.
+        options: Values by dotted key, for instance of command-line options.
+    """
     values: Mapping[str, Any] = base or {}
     if path is not None:
         values = merged(values, read_toml(path))
+        Config.parse(values, where=f"'{path}'")  # a mistake in the file is reported with its name
+    values = merged(values, from_dotted(options or {}))
     for text in overrides:
         values = merged(values, parse_override(text))
-    return Config.parse(values, where=str(path) if path and not overrides else "configuration")
+    return Config.parse(values)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file, or an error that names the line."""
+    """The content of a TOML file, or an error with file and line."""
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return content
@@ -184,7 +244,7 @@ def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_config(config: BaseModel, path: Path) -> None:
-    """Write every setting that has a value; TOML has no null, and what is absent is None."""
+    """Write every setting that has a value as TOML, which has no null: an absent setting is None."""
     path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")
 
 
@@ -192,7 +252,9 @@ def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     """(dotted key, value, explanation) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        if isinstance(value, BaseModel):
+        if isinstance(config, Settings) and name == config.inlined:
+            yield from describe_config(value, prefix)
+        elif isinstance(value, BaseModel):
             yield from describe_config(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value, field.description or ""

@@ -15,12 +15,11 @@ from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.evaluate.predict import Evaluation, accuracy
 from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
-from residapt.methods.recipes import RECIPES, split_plus
 from residapt.methods.rounds import Round, in_rounds
 from residapt.models import LeNet
 from residapt.rank import RankConfig
 from residapt.settings import Settings
-from residapt.train import Callback, GroupConfig, Method, TrainConfig, Trainer
+from residapt.train import Callback, GroupConfig, Method, TrainConfig
 
 TITLES = {"source_only": "source only", "dann_flip": "DANN", "rpt_fixed": "RPT, fixed ranks", "rpt": "RPT"}
 
@@ -89,10 +88,7 @@ def run_demo(
     callbacks: Callable[[str], Iterable[Callback]] = lambda title: (),
     on_method: Callable[[Method], None] = lambda method: None,
 ) -> list[DemoResult]:
-    """Train the source network once, then every method from it; labels of the target only score the result.
-
-    Methods with a + have the recipe ``plus``.
-    """
+    """Train the source network once, then every method from it; labels of the target only score the result."""
     config = config or DemoConfig()
     data = demo_data(config, seed)
     torch.manual_seed(seed)
@@ -139,8 +135,7 @@ def _adapt(
     callbacks: Callable[[str], Iterable[Callback]],
 ) -> tuple[Method, float, dict[str, tuple[int, int]]]:
     train = config.train.model_copy(update={"steps": config.steps, "seed": seed})
-    plain, plus = split_plus(name)
-    settings = config.method.with_parts(RECIPES["plus"]) if plus else config.method
+    settings = config.method
     settings = settings.model_copy(
         update={
             "transform": settings.transform.model_copy(update={"seed": seed}),
@@ -149,9 +144,9 @@ def _adapt(
     )
     before: dict[str, tuple[int, int]] = {}
 
-    def run(turn: Round[MethodConfig]) -> Trainer:
+    def run(turn: Round) -> Method:
         trainer = make_trainer(
-            plain,
+            name,
             copy.deepcopy(network),
             data.pair,
             method=turn.settings,
@@ -159,9 +154,8 @@ def _adapt(
             callbacks=callbacks(TITLES.get(name, name)),
         )
         before.update(trainer.method.two.ranks())
-        trainer.run()
-        return trainer
+        return trainer.run()
 
     started = time.monotonic()
     trained, _ = in_rounds(Round(settings, train), run, data.pair.target)
-    return trained.method, time.monotonic() - started, before
+    return trained, time.monotonic() - started, before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,12 +20,14 @@ class Settings(BaseModel):
     """A frozen group of settings. Build it with :meth:`parse` to get errors made for users."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    inlined: ClassVar[str] = ""
+    """A field whose own settings stand beside it in files and messages: ``rank.weight``, not ``field.rank.weight``."""
 
     @classmethod
     def parse(cls: type[S], values: Mapping[str, Any], *, where: str = "configuration") -> S:
         """Validate ``values``; every problem is named in one :class:`ConfigError`."""
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{where}: {_short(values)} stands where a group of settings has to be.")
+            raise ConfigError(f"{where}: expected a group of settings, got {_short(values)}.")
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -34,7 +36,8 @@ class Settings(BaseModel):
 
 def _explain(cls: type[BaseModel], error: ValidationError, where: str) -> Iterator[str]:
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
+        parts = problem["loc"][1:] if problem["loc"][:1] == (_inlined(cls),) else problem["loc"]
+        key = ".".join(str(part) for part in parts)
         if problem["type"] == "extra_forbidden":
             nearest = difflib.get_close_matches(key, list(field_names(cls)), n=1, cutoff=0.4)
             hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
@@ -55,9 +58,18 @@ def _short(value: object) -> str:
 def field_names(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """All dotted keys below a settings class, groups included."""
     for name, field in cls.model_fields.items():
+        group = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        if name == _inlined(cls):
+            yield from field_names(field.annotation, prefix)  # type: ignore[arg-type]
+            continue
         yield prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from field_names(field.annotation, f"{prefix}{name}.")
+        if group:
+            yield from field_names(field.annotation, f"{prefix}{name}.")  # type: ignore[arg-type]
+
+
+def _inlined(cls: type[BaseModel]) -> str:
+    """The inlined field of a settings class, or nothing."""
+    return cls.inlined if issubclass(cls, Settings) else ""
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

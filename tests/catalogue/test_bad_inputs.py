@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support.bad_case import Case
+from residapt.cli import app as application
+from residapt.cli.app import show_error
+from residapt.errors import ResidaptError
+from support.bad_case import Case, placed
 from support.cases_arguments import ARGUMENTS, CONFIGURATIONS, SEARCHES
 from support.cases_data import FOLDERS, OUTPUTS
 from support.cases_labels import LABEL_FILES
@@ -63,10 +66,20 @@ def test_bad_input(
     monkeypatch.chdir(tmp_path)  # whatever is written to a default place is noticed as well
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("sys.dont_write_bytecode", True)
+    raised = []
+
+    def record(error: ResidaptError) -> None:
+        raised.append(type(error).__name__)
+        show_error(error)
+
+    monkeypatch.setattr(application, "show_error", record)
     code, text = invoke(*case.command(tmp_path, good))
     message = plain(text)
     assert code == 2, message
-    assert case.words in message
+    assert (raised or ["usage"]) == [case.error]
+    assert case.values
+    missing = [value for value in case.values if placed(value, tmp_path, good) not in message]
+    assert not missing, message
     assert "Traceback" not in message
     assert len(re.findall(r"^error: |^╭─ Error", text, re.MULTILINE)) == 1
     assert len(message.replace(str(tmp_path), "").replace(str(good), "")) < LONGEST

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from residapt.data.augment import Augment, AugmentConfig, RandomCrop, affine_matrices, warp
+from residapt.data.augment import Augment, RandomCrop, affine_matrices, warp
+from residapt.data.config import AugmentConfig
 from residapt.errors import ConfigError, DataError
 
 

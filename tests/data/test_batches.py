@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from residapt.data.batches import BalancedOrder, Batch, Batches, Order, derived_seed
-from residapt.data.domains import Balance, DomainPair, Labelled, TensorImages
+from residapt.data.config import Balance
+from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import ConfigError
 
 

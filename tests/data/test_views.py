@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from residapt.data.crop import RandomCrop
-from residapt.data.prepare import Normalise
 from torch import Tensor
 
 from residapt.data import row_file
+from residapt.data.augment import RandomCrop
 from residapt.data.batches import Batches
 from residapt.data.decode import list_images
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.folders import decode_all
+from residapt.data.preprocess import Normalise
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.data.views import (
     BLOCK,

@@ -9,7 +9,7 @@ from residapt.methods import MethodConfig
 from residapt.methods.config import PriorConfig
 from residapt.methods.extras.prior import TargetPrior
 from residapt.methods.rounds import Ended, Round, in_rounds, rounds
-from residapt.train import TrainConfig, Trainer
+from residapt.train import Method, TrainConfig
 from support.tiny_run import tiny_pair, tiny_trainer
 
 SEARCH = {
@@ -19,21 +19,19 @@ SEARCH = {
 }
 
 
-def first(**search: object) -> Round[MethodConfig]:
+def first(**search: object) -> Round:
     prior = {**SEARCH, "search": {**SEARCH["search"], **search}}  # type: ignore[dict-item]
     return Round(MethodConfig.parse({"prior": prior}), TrainConfig(steps=40, seed=5))
 
 
-def ended(turn: Round[MethodConfig], target: tuple[float, ...]) -> TargetPrior:
+def ended(turn: Round, target: tuple[float, ...]) -> TargetPrior:
     """The prior of a training that ended with these frequencies."""
     prior = TargetPrior(turn.settings.prior, torch.tensor((0.5, 0.3, 0.2), dtype=torch.float64))
     prior.target.copy_(torch.tensor(target, dtype=torch.float64))
     return prior
 
 
-def walk(
-    begin: Round[MethodConfig], *ends: tuple[float, ...], agreements: tuple[float, ...] = ()
-) -> list[Round[MethodConfig]]:
+def walk(begin: Round, *ends: tuple[float, ...], agreements: tuple[float, ...] = ()) -> list[Round]:
     """The rounds if their estimates end so, and the short ones agree with the clusters so well."""
     todo, seen, scores = rounds(begin), [], iter(agreements)
     turn = next(todo)
@@ -88,18 +86,17 @@ def test_the_search_ends_after_so_many_rounds() -> None:
     assert [turn.train.steps for turn in walk(first(rounds=1), *far, agreements=(0.5,))] == [40, 10, 40]
 
 
-def run_of(turn: Round[MethodConfig], name: str = "rpt") -> Trainer:
+def run_of(turn: Round, name: str = "rpt") -> Method:
     prior = turn.settings.prior.model_dump()
     trainer = tiny_trainer(name, parts={"prior": prior}, steps=turn.train.steps, seed=turn.train.seed)
-    trainer.run()
-    return trainer
+    return trainer.run()
 
 
 def test_the_last_training_counts_and_is_the_one_that_its_settings_give() -> None:
     soon = {**SEARCH, "warmup": 0.0, "every": 2, "smoothing": 0.0, "max_condition": 1e6, "min_ess": 0.0}
     soon["search"] = {"rounds": 2, "settled": 1e-9}
     begin = Round(MethodConfig.parse({"prior": soon}), TrainConfig(steps=12, seed=5))
-    ran: list[Round[MethodConfig]] = []
+    ran: list[Round] = []
     last, story = in_rounds(begin, lambda turn: (ran.append(turn), run_of(turn))[1], tiny_pair().target)
     assert [turn.train.steps for turn in ran] == [12, 6, 6, 12] == [done["steps"] for done in story]
     assert all(done["moved"] > 0 for done in story)
@@ -107,9 +104,9 @@ def test_the_last_training_counts_and_is_the_one_that_its_settings_give() -> Non
     better = max(story[1:3], key=lambda done: done["agreement"])
     assert ran[-1].settings.prior.start == pytest.approx(better["target"], abs=1e-4)
     again = run_of(ran[-1])
-    expected = again.method.state_dict()
-    assert all(torch.equal(value, expected[name]) for name, value in last.method.state_dict().items())
-    assert story[-1]["target"] == again.method.record()["prior"]["target"]
+    expected = again.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in last.state_dict().items())
+    assert story[-1]["target"] == again.record()["prior"]["target"]
 
 
 @pytest.mark.parametrize("kind", ["as-is", "balanced"])

@@ -94,7 +94,7 @@ def data() -> dict[str, object]:
 
 
 def test_a_spec_in_the_program_needs_no_word_but_one_in_a_run_does(tmp_path: Path) -> None:
-    settings = {"steps": 1, "source.steps": 1, "train.batch_size": 4, "device": "cpu"}
+    settings = {"steps": 1, "pretrain.steps": 1, "train.batch_size": 4, "device": "cpu"}
     residapt.adapt(SPEC, **data(), out=tmp_path / "run", **settings)
     assert CALLS
     CALLS.clear()

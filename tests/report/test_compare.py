@@ -22,7 +22,7 @@ def two_runs(folder: Path) -> list[Path]:
         Accuracy(name=HELD_OUT, stage="source_only", percent=70.0, images=398, protocol="held-out"),
         Accuracy(name=HELD_OUT, stage="adapted", percent=91.3, images=398, protocol="held-out"),
     ]
-    verdict = Verdict(helped=False, handed_out="source")
+    verdict = Verdict(helped=False, selected="source")
     changes = {"method": "dann", "accuracies": scored, "verdict": verdict, "scores": {"bnm": (0.4, 0.123)}}
     second = make_run(folder / "second <b>", **changes)
     first.model.write_bytes(b"x" * 3_100_000)

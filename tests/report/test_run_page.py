@@ -65,7 +65,7 @@ def test_every_accuracy_carries_its_stamp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("helped", "handed_out", "kind"),
+    ("helped", "selected", "kind"),
     [
         (True, "adapted", "good"),
         (None, "adapted", "warning"),
@@ -73,15 +73,15 @@ def test_every_accuracy_carries_its_stamp(tmp_path: Path) -> None:
         (False, "adapted", "bad"),
     ],
 )
-def test_headlines(helped: bool | None, handed_out: str, kind: str) -> None:
-    line, found = headline(Verdict(helped=helped, handed_out=handed_out))  # type: ignore[arg-type]
+def test_headlines(helped: bool | None, selected: str, kind: str) -> None:
+    line, found = headline(Verdict(helped=helped, selected=selected))  # type: ignore[arg-type]
     assert line
     assert found == kind
 
 
 def test_each_headline_is_another() -> None:
     cases = [(True, "adapted"), (None, "adapted"), (False, "source"), (False, "adapted")]
-    assert len({headline(Verdict.parse({"helped": h, "handed_out": o}, where="test")) for h, o in cases}) == 4
+    assert len({headline(Verdict.parse({"helped": h, "selected": o}, where="test")) for h, o in cases}) == 4
 
 
 @pytest.mark.parametrize(("helped", "after", "words"), [(True, 60.0, "accuracy fell"), (False, 90.0, "accuracy rose")])
@@ -92,7 +92,7 @@ def test_labels_that_contradict_the_verdict_are_mentioned(
         Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out"),
         Accuracy(name="x", stage="adapted", percent=after, images=9, protocol="held-out"),
     ]
-    verdict = Verdict(helped=helped, handed_out="adapted" if helped else "source")
+    verdict = Verdict(helped=helped, selected="adapted" if helped else "source")
     shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
     assert f"The labelled images say otherwise: {words}" in shown
 
@@ -115,7 +115,7 @@ def test_sets_of_one_name_but_another_protocol_stay_apart() -> None:
 
 
 def test_source_handed_out_offers_no_adapter(tmp_path: Path) -> None:
-    verdict = Verdict(helped=False, handed_out="source", reasons=("the source accuracy fell",))
+    verdict = Verdict(helped=False, selected="source", reasons=("the source accuracy fell",))
     shown = text_of(write_report(make_run(tmp_path / "run", verdict=verdict)))
     assert "residapt.load" not in shown
 

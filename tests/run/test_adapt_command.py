@@ -48,7 +48,7 @@ def test_the_report_escapes_names(finished: Run) -> None:
 
 def test_the_configuration_is_whole_and_makes_the_same_run(finished: Run, tmp_path: Path) -> None:
     config = load_config(finished.path / "config.toml")
-    assert config.source.steps == 20
+    assert config.pretrain.steps == 20
     assert config.train.steps == 20
     assert config.data.image_size == 28
     assert config.data.channels == 1
@@ -97,7 +97,7 @@ def test_the_summary_is_filled(finished: Run) -> None:
     assert all(abs(sum(values) - 1) < 1e-9 for values in summary.frequencies.values())
     assert len(summary.projection.target_after) == 61
     assert {"reading", "source", "adaptation", "scoring"} <= set(summary.seconds)
-    assert summary.verdict.handed_out == "adapted"  # --force
+    assert summary.verdict.selected == "adapted"  # --force
     assert any("broken.jpg" in note for note in summary.notes)
     assert len(summary.changed) <= min(24, summary.changed_count)
 
@@ -185,7 +185,7 @@ def test_odd_image_files_train(digits: Path, tmp_path: Path) -> None:
             Image.new("I;16", (30, 30), 257 * value).save(tmp_path / "odd" / name / f"deep{number}.png")
     code, text = invoke(
         *("adapt", "-s", str(tmp_path / "odd"), "-t", str(digits / "written"), "-o", str(tmp_path / "run")),
-        *("--set", "source.steps=2", "--steps", "2", "--device", "cpu"),
+        *("--set", "pretrain.steps=2", "--set", "pretrain.allow_chance=true", "--steps", "2", "--device", "cpu"),
     )
     assert code == 0, text
     assert read_summary(tmp_path / "run" / "summary.json").source_images == 24

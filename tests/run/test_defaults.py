@@ -19,39 +19,41 @@ def config(**values: object) -> Config:
 
 def test_small_data_take_more_rounds_and_large_data_fewer() -> None:
     counts = [fill_in(config(), Facts(n, n, 28, 1, False)) for n in (50, 5000, 1_000_000)]
-    assert [c.source.steps for c in counts] == [300, 938, 4000]
+    assert [c.pretrain.steps for c in counts] == [300, 938, 4000]
     assert [c.train.steps for c in counts] == [300, 1172, 2000]
 
 
 def test_a_network_with_weights_is_trained_gently() -> None:
     gentle, fresh = fill_in(config(), OFFICE), fill_in(config(), DIGITS)
-    assert gentle.source.lr < fresh.source.lr
-    assert gentle.source.head > fresh.source.head == 1.0
-    assert gentle.source.batch_size == gentle.train.batch_size == 32
+    assert gentle.pretrain.lr < fresh.pretrain.lr
+    assert gentle.pretrain.head > fresh.pretrain.head == 1.0
+    assert gentle.pretrain.batch_size == gentle.train.batch_size == 32
 
 
 def test_other_views_of_photographs_are_other_crops() -> None:
-    assert fill_in(config(), OFFICE).consistency.view == "drawn"
-    assert fill_in(config(recipe="plus"), OFFICE).consistency.view == "drawn"
-    assert fill_in(config(recipe="plus"), DIGITS).consistency.view == "changed"
-    assert fill_in(config(data={"augment": False}), OFFICE).consistency.view == "changed", "the data has no other views"
-    assert fill_in(config(consistency={"view": "changed"}), OFFICE).consistency.view == "changed"
+    assert fill_in(config(), OFFICE).method_config.consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), OFFICE).method_config.consistency.view == "drawn"
+    assert fill_in(config(recipe="plus"), DIGITS).method_config.consistency.view == "changed"
+    assert fill_in(config(data={"augment": False}), OFFICE).method_config.consistency.view == "changed", (
+        "the data has no other views"
+    )
+    assert fill_in(config(consistency={"view": "changed"}), OFFICE).method_config.consistency.view == "changed"
 
 
 def test_what_was_set_stays() -> None:
     mine = config(
-        source={"steps": 7, "lr": 0.5, "head": 2.0},
+        pretrain={"steps": 7, "lr": 0.5, "head": 2.0},
         train={"steps": 9, "batch_size": 5, "log_every": 3, "evaluate_every": 0, "checkpoint_every": 0, "seed": 8},
         rank={"every": 4, "step": 0.5},
         seed=3,
     )
     full, _ = limit_steps(fill_in(mine, OFFICE), mine, Pace(1e3, 1e3), trains_source=True)
     full = by_steps(full, mine)
-    assert (full.source.steps, full.source.lr, full.source.head) == (7, 0.5, 2.0)
+    assert (full.pretrain.steps, full.pretrain.lr, full.pretrain.head) == (7, 0.5, 2.0)
     assert (full.train.steps, full.train.batch_size, full.train.log_every) == (9, 5, 3)
     assert (full.train.evaluate_every, full.train.checkpoint_every) == (0, 0)
-    assert (full.rank.every, full.rank.step) == (4, 0.5)
-    assert (full.train.seed, full.transform.seed, full.discrepancy.seed) == (8, 3, 3)
+    assert (full.method_config.rank.every, full.method_config.rank.step) == (4, 0.5)
+    assert (full.train.seed, full.method_config.transform.seed, full.method_config.discrepancy.seed) == (8, 3, 3)
 
 
 @forall(st.floats(1e-4, 1e3), st.floats(1e-4, 1e3), st.floats(0.1, 1e3), st.booleans())
@@ -59,13 +61,13 @@ def test_training_fits_into_the_time_allowed(source: float, adapt: float, minute
     mine = config(minutes=minutes)
     full = fill_in(mine, OFFICE)
     limited, notes = limit_steps(full, mine, Pace(source, adapt), trains)
-    assert limited.source.steps is not None
-    assert full.source.steps is not None
-    used = (limited.source.steps * source if trains else 0.0) + limited.train.steps * adapt
-    floored = FEWEST_STEPS in (limited.source.steps, limited.train.steps)
+    assert limited.pretrain.steps is not None
+    assert full.pretrain.steps is not None
+    used = (limited.pretrain.steps * source if trains else 0.0) + limited.train.steps * adapt
+    floored = FEWEST_STEPS in (limited.pretrain.steps, limited.train.steps)
     assert used <= 60 * minutes * (1 + 1e-9) or floored
     assert limited.train.steps <= full.train.steps
-    changed = [limited.train.steps < full.train.steps, trains and limited.source.steps < full.source.steps]
+    changed = [limited.train.steps < full.train.steps, trains and limited.pretrain.steps < full.pretrain.steps]
     assert len(notes) == sum(changed)
 
 
@@ -78,7 +80,7 @@ def test_no_limit_is_no_limit() -> None:
 def test_ranks_are_shrunk_alike_however_long_a_run_is(steps: int) -> None:
     mine = config(train={"steps": steps})
     full = by_steps(mine, mine)
-    assert full.rank.step * (steps // full.rank.every) == pytest.approx(SHRINKAGE)
+    assert full.method_config.rank.step * (steps // full.method_config.rank.every) == pytest.approx(SHRINKAGE)
     assert full.train.log_every >= 1
 
 

@@ -21,7 +21,19 @@ from residapt.storage.checkpoint import steps_in
 from support.cli import invoke
 from support.resume import Die, Fall, assert_same_run, folders, untimed
 
-SETTINGS = ("--set", "source.steps=30", "--steps", "30", "--device", "cpu", "--select", "infomax", "--force")
+SETTINGS = (
+    "--set",
+    "pretrain.steps=30",
+    "--set",
+    "pretrain.allow_chance=true",
+    "--steps",
+    "30",
+    "--device",
+    "cpu",
+    "--select",
+    "infomax",
+    "--force",
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +67,24 @@ def test_a_finished_run_is_shown_again(whole: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
     code, text = invoke("adapt", "--resume", str(whole))
     assert code == 0
-    assert "has finished already" in text
-    assert "Next: residapt predict" in text
+    assert f"residapt predict {whole}" in text
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
 
 
 def test_what_cannot_be_resumed_is_refused(whole: Path, tmp_path: Path) -> None:
     code, text = invoke("adapt", "--resume", str(tmp_path))
     assert code == 2
-    assert "is not a run directory" in text
+    assert str(tmp_path) in text
     code, text = invoke("adapt", "--resume", str(whole), "-o", str(tmp_path / "other"))
     assert code == 2
-    assert "leave out -o" in text
-    with pytest.raises(ConfigError, match="has finished"):
+    assert "-o" in text
+    with pytest.raises(ConfigError):
         recorded_config(whole)
-    with pytest.raises(ConfigError, match="no settings"):
+    for option in (("--select", "snd"), ("--set", "train.clip=1"), ("--steps", "99"), ("--force", "--seed", "3")):
+        code, text = invoke("adapt", "--resume", str(whole), *option)
+        assert code == 2, "never silently ignored"
+        assert str(whole) in text
+    with pytest.raises(ConfigError):
         residapt.adapt("lenet", source=1, target=2, out=whole, resume=True, seed=3)
 
 
@@ -77,7 +92,7 @@ def test_settings_that_would_make_another_run_are_refused(whole: Path, tmp_path:
     (tmp_path / "config.toml").write_text((whole / "config.toml").read_text())
     assert recorded_config(tmp_path, ["train.clip=1.0"]).train.clip == 1.0
     for change in ("model.spec=svhnet", "seed=3", "method=dann", "train.optimizer=sgd"):
-        with pytest.raises(ConfigError, match=f"{change}.*another run"):
+        with pytest.raises(ConfigError, match=change):
             recorded_config(tmp_path, [change])
 
 
@@ -90,16 +105,27 @@ def test_the_library_resumes_with_data_of_its_own(tmp_path: Path, monkeypatch: p
     expected = residapt.adapt(model, **data, out=tmp_path / "whole", **settings)
     with monkeypatch.context() as patch:
         patch.setattr(stages, "_listeners", lambda plan, run, name: [*real(plan, run, name), Fall(5, signal.SIGTERM)])
-        with pytest.raises(Interrupted, match=r"SIGTERM after step 5 of 8.*step 5 is complete.*--resume"):
+        with pytest.raises(Interrupted, match=r"step 5 of 8.*--resume"):
             residapt.adapt(model, **data, out=tmp_path / "run", **settings)
     found = residapt.adapt(model, **data, out=tmp_path / "run", resume=True, train_source_first=False)
-    for name, tensor in expected.two.state_dict().items():
-        assert torch.equal(tensor, found.two.state_dict()[name]), name
+    for name, tensor in expected.streams.state_dict().items():
+        assert torch.equal(tensor, found.streams.state_dict()[name]), name
 
 
 LAST = 40
 """Steps of the runs in processes of their own."""
-TINY = ("--set", "source.steps=2", "--steps", str(LAST), "--set", "train.batch_size=8", "--device", "cpu")
+TINY = (
+    "--set",
+    "pretrain.steps=2",
+    "--set",
+    "pretrain.allow_chance=true",
+    "--steps",
+    str(LAST),
+    "--set",
+    "train.batch_size=8",
+    "--device",
+    "cpu",
+)
 
 
 def environment(**more: str) -> dict[str, str]:

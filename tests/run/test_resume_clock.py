@@ -29,7 +29,7 @@ class SlowThenDie(Callback):
 
 def test_seconds_go_on_from_the_time_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, real = tmp_path / "run", stages._listeners
-    request = small_request(run, **{"train.steps": 6, "source.steps": 1, "train.checkpoint_every": 3})
+    request = small_request(run, **{"train.steps": 6, "pretrain.steps": 1, "train.checkpoint_every": 3})
     with monkeypatch.context() as patch:
         patch.setattr(
             stages, "_listeners", lambda p, r, name: [*real(p, r, name), *([SlowThenDie()] * (name == "adapt"))]

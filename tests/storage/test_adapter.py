@@ -196,13 +196,13 @@ def test_ties_of_the_base_survive(nets: Nets, tmp_path: Path) -> None:
     assert again.model.first.weight is again.model.second.weight
 
 
-def test_mode_of_the_base_is_kept(nets: Nets, tmp_path: Path) -> None:
+def test_loading_gives_evaluation_mode_and_leaves_the_base_as_it_is(nets: Nets, tmp_path: Path) -> None:
     net = nets("resnet")
     save_pretrained(trained(net), tmp_path / "a", metadata=METADATA)
     for mode in (True, False):
         again = load(net.model.train(mode), tmp_path / "a")
-        assert again.training is mode
-        assert again.model.bn1.training is mode
+        assert not any(module.training for module in again.modules())
+        assert net.model.training is net.model.bn1.training is mode
 
 
 def _wrong_value(model: nn.Module) -> nn.Module:
@@ -411,7 +411,9 @@ def test_saving_again_replaces_the_adapter(nets: Nets, tmp_path: Path) -> None:
     net = nets("mlp")
     for seed in (1, 2):
         two = trained(net, seed=seed)
-        save_pretrained(two, tmp_path / "a", metadata=METADATA)
+        save_pretrained(two, tmp_path / "a", metadata=METADATA, overwrite=True)
+    with pytest.raises(ConfigError):
+        save_pretrained(trained(net, seed=3), tmp_path / "a", metadata=METADATA)
     assert_same_streams(load(net.model, tmp_path / "a"), two, net.x)
     assert sorted(os.listdir(tmp_path)) == ["a"]
     assert sorted(os.listdir(tmp_path / "a")) == ["README.md", "adapter_config.json", "adapter_model.safetensors"]
@@ -427,7 +429,7 @@ def test_failed_saving_leaves_the_old_adapter(nets: Nets, tmp_path: Path, monkey
 
     monkeypatch.setattr("residapt.storage.atomic.os.replace", full)
     with pytest.raises(ConfigError, match="No space left on device"):
-        save_pretrained(trained(net, seed=5), tmp_path / "a", metadata=METADATA)
+        save_pretrained(trained(net, seed=5), tmp_path / "a", metadata=METADATA, overwrite=True)
     assert_same_streams(load(net.model, tmp_path / "a"), two, net.x)
     assert sorted(os.listdir(tmp_path)) == ["a"]
 
@@ -443,8 +445,9 @@ def test_torn_pair_of_files_is_noticed(nets: Nets, tmp_path: Path) -> None:
 
 def test_a_file_in_the_way(nets: Nets, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
-    with pytest.raises(ConfigError):
-        save_pretrained(trained(nets("mlp")), tmp_path / "a", metadata=METADATA)
+    for overwrite in (False, True):
+        with pytest.raises(ConfigError):
+            save_pretrained(trained(nets("mlp")), tmp_path / "a", metadata=METADATA, overwrite=overwrite)
     assert os.listdir(tmp_path) == ["a"]
 
 

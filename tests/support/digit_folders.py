@@ -10,7 +10,7 @@ from PIL import Image
 from residapt.data.imageset import ImageSet
 from residapt.data.synthetic import handwritten_digits, printed_digits
 
-QUICK = ("--set", "source.steps=20", "--steps", "20", "--device", "cpu")
+QUICK = ("--set", "pretrain.steps=20", "--set", "pretrain.allow_chance=true", "--steps", "20", "--device", "cpu")
 """Options for a run of a few seconds."""
 
 

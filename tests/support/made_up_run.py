@@ -123,7 +123,7 @@ def _summary(classes: list[str]) -> dict[str, Any]:
         "seconds": {"source": 412.0, "adapt": 861.0, "scores": 74.0},
         "source_images": 2817,
         "target_images": 795,
-        "verdict": Verdict(helped=True, handed_out="adapted", reasons=REASONS),
+        "verdict": Verdict(helped=True, selected="adapted", reasons=REASONS),
         "scores": SCORES,
         "accuracies": [
             Accuracy(name=HELD_OUT, stage="source_only", percent=71.2, images=398, protocol="held-out"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from residapt.config import load_config
-from residapt.run import Plan, Request, stages
+from residapt.run import Request, Setup, stages
 from residapt.storage.run_directory import RunDirectory
 from residapt.train import Callback, Method
 from residapt.tune import StudyConfig, tune
@@ -57,7 +57,7 @@ def hang_in_second_trial() -> None:
     """From the second adaptation on, runs come to their second step and no further."""
     real, begun = stages._listeners, [0]
 
-    def listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
+    def listeners(plan: Setup, run: RunDirectory | None, stage: str) -> list[Callback]:
         begun[0] += stage == "adapt"
         return [*real(plan, run, stage), *([Hang()] if begun[0] == 2 else [])]
 

@@ -36,7 +36,18 @@ def build_world(root: Path) -> Path:
         draw(root / "target" / f"{number}.png", 100 + number)
     code, text = invoke(
         *("adapt", "-s", str(root / "source"), "-t", str(root / "target"), "-o", str(root / "run"), "--force"),
-        *("--set", "source.steps=2", "--steps", "2", "--set", "train.batch_size=4", "--device", "cpu"),
+        *(
+            "--set",
+            "pretrain.steps=2",
+            "--set",
+            "pretrain.allow_chance=true",
+            "--steps",
+            "2",
+            "--set",
+            "train.batch_size=4",
+            "--device",
+            "cpu",
+        ),
         *("-m", "ganin_lenet"),
     )
     assert code == 0, text

@@ -18,7 +18,8 @@ from residapt.methods.fit import make_trainer
 from residapt.rank import RankConfig
 from residapt.train import Callback, GroupConfig, Method, StepInfo, TrainConfig
 from residapt.train.callbacks import CallbackState
-from residapt.train.health import HealthConfig, HealthMonitor
+from residapt.train.config import HealthConfig
+from residapt.train.health import HealthMonitor
 from residapt.transform import TransformConfig
 
 CLASSES = ("ant", "bee", "cat", "dog")

@@ -49,9 +49,9 @@ def test_every_trial_is_a_run_from_the_same_source_network(whole: Study) -> None
     for trial in whole.trials:
         run = RunDirectory(whole.folder.trials / trial.run)
         config = load_config(run.config)
-        assert config.discrepancy.weight == trial.values["discrepancy.weight"]
-        assert config.transform.left_rank == trial.values["transform.left_rank"] in (2, 3)
-        assert 0.01 <= config.discrepancy.weight <= 1
+        assert config.method_config.discrepancy.weight == trial.values["discrepancy.weight"]
+        assert config.method_config.transform.left_rank == trial.values["transform.left_rank"] in (2, 3)
+        assert 0.01 <= config.method_config.discrepancy.weight <= 1
         assert config.data.evaluate is None
         assert read_summary(run.summary).accuracies == []
         own = load_file(run.source)

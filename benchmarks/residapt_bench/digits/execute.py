@@ -44,7 +44,7 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback
     train = plan.train.model_copy(update={"steps": 0}) if trained else plan.train
     curve = Curve([task.evaluations[0]], train.evaluate_every)
 
-    def make(turn: Round[MethodConfig]) -> Trainer:
+    def make(turn: Round) -> Trainer:
         return make_trainer(
             plan.method,
             copy.deepcopy(network),

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from residapt.distributed import Precision
 from residapt.methods.config import MethodConfig
-from residapt.methods.recipes import Pixels, Recipe
 from residapt.settings import Seed, Settings
 from residapt.train.config import GroupConfig, TrainConfig
 from residapt_bench.digits.class_counts import Counts
+from residapt_bench.digits.recipes import Pixels, Recipe
 
 
 class SourceRecipe(Settings):

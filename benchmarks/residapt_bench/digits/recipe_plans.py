@@ -8,9 +8,10 @@ from typing import Any
 from residapt.config import Config, load_config
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
-from residapt.methods.recipes import Recipe, recipe_for, split_plus
 from residapt.settings import merged
 from residapt_bench.digits.plan import Plan, SourceRecipe, make_plans
+from residapt_bench.digits.recipes import Recipe, recipe_for
+from residapt_bench.names import split_plus
 
 EVALUATE_EVERY, LOG_EVERY = 1000, 500
 
@@ -78,4 +79,4 @@ def _configuration(recipe: Recipe, steps: int | None, changes: Sequence[str]) ->
 
 def method_settings(config: Config) -> MethodConfig:
     """The method's part of a whole configuration."""
-    return MethodConfig(**{name: getattr(config, name) for name in MethodConfig.model_fields})
+    return config.method_config

@@ -15,10 +15,10 @@ from residapt.data.imageset import ImageSet
 from residapt.data.preprocess import resize, to_grey, to_rgb
 from residapt.errors import ConfigError
 from residapt.evaluate.predict import Evaluation
-from residapt.methods.recipes import Pixels
 from residapt.models.input_spec import InputSpec, input_spec
 from residapt_bench.digits.class_counts import Counts, with_counts
 from residapt_bench.digits.readers import read_mnist, read_svhn, read_usps
+from residapt_bench.digits.recipes import Pixels
 
 READERS: dict[str, Callable[[Path, str], ImageSet]] = {"svhn": read_svhn, "mnist": read_mnist, "usps": read_usps}
 TASKS = {

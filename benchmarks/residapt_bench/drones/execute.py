@@ -14,9 +14,7 @@ from torch import nn
 
 from residapt.evaluate.metrics import OneAgainstRest, average_precision
 from residapt.evaluate.predict import Evaluation, evaluating, logits_of
-from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer, source_pair
-from residapt.methods.recipes import full_name
 from residapt.methods.rounds import Round
 from residapt.models.specs import build_model
 from residapt.models.standardise import standardised
@@ -25,6 +23,7 @@ from residapt_bench.digits.tasks import Task
 from residapt_bench.digits.warm_start import cached_source_network
 from residapt_bench.drones.plans import DetectionPlan
 from residapt_bench.drones.task import CLASSES, detection_task, load_data
+from residapt_bench.names import full_name
 from residapt_bench.resumable import pending, run_pending
 from residapt_bench.run_record import train_and_record
 
@@ -40,7 +39,7 @@ def execute_detection(plan: DetectionPlan, *, root: Path, cache: Path) -> Record
     # The warm start is the source-only network already.
     train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
 
-    def make(turn: Round[MethodConfig]) -> Trainer:
+    def make(turn: Round) -> Trainer:
         return make_trainer(plan.method, copy.deepcopy(network), task.pair, method=turn.settings, train=turn.train)
 
     method, record = train_and_record(plan, train, make, task.pair.target)

@@ -11,10 +11,10 @@ from pydantic import Field
 from residapt.config import load_config
 from residapt.errors import ConfigError, DataError
 from residapt.methods import check_method
-from residapt.methods.recipes import full_name, split_plus
 from residapt.settings import merged
 from residapt_bench.digits.plan import Plan, SourceRecipe, make_plans
 from residapt_bench.digits.recipe_plans import method_settings
+from residapt_bench.names import full_name, named, split_plus
 
 TASKS = ("uav", "drone-standin")
 METHODS = ("source_only", "fine_tune", "pooled", "dann_flip", "adda", "two_stream", "rpt_fixed", "rpt", "rpt+")
@@ -95,7 +95,7 @@ def detection_plans(
         method = split_plus(name)[0]
         check_method(method)
         choice = (chosen or {}).get(name, Choice({}, tries))
-        config = load_config(None, changes, base=merged({**COMMON, "method": name}, choice.settings))
+        config = load_config(None, changes, base=merged({**COMMON, **named(name)}, choice.settings))
         made = make_plans(
             task,
             arch,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from residapt.errors import DataError
-from residapt.methods.recipes import full_name
 from residapt_bench.drones.plans import EARLIER, METHODS, PAPER
+from residapt_bench.names import full_name
 from residapt_bench.report.markdown import markdown
 from residapt_bench.report.paired import PairedDifference
 from residapt_bench.report.rank_tables import HEADINGS, rank_rows

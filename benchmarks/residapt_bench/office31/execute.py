@@ -16,13 +16,12 @@ from residapt.errors import DataError
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.guard import measure
 from residapt.evaluate.predict import Evaluation, accuracy
-from residapt.methods import MethodConfig
 from residapt.methods.fit import make_trainer
-from residapt.methods.recipes import full_name
 from residapt.methods.rounds import Round
 from residapt.streams import TwoStream
 from residapt.train import Method, Trainer
 from residapt.train.curve import Curve
+from residapt_bench.names import full_name
 from residapt_bench.office31.images import Domain, load_domain
 from residapt_bench.office31.network import warm_start
 from residapt_bench.office31.plans import OfficePlan
@@ -49,7 +48,7 @@ def execute_office(plan: OfficePlan, *, root: Path, cache: Path) -> Record:
     train = plan.train.model_copy(update={"steps": 0}) if plan.method == "source_only" else plan.train
     curve = Curve([evaluations[0]], train.evaluate_every)
 
-    def make(turn: Round[MethodConfig]) -> Trainer:
+    def make(turn: Round) -> Trainer:
         return make_trainer(
             plan.method,
             copy.deepcopy(network),

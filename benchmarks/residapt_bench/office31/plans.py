@@ -16,11 +16,11 @@ from pydantic import Field
 from residapt.config import Config, load_config
 from residapt.errors import ConfigError
 from residapt.methods import MethodConfig, check_method
-from residapt.methods.recipes import split_plus
 from residapt.rank import RankConfig
 from residapt.settings import Settings
 from residapt.train import GroupConfig, TrainConfig
 from residapt_bench.digits.recipe_plans import method_settings
+from residapt_bench.names import named, split_plus
 
 DOMAINS = {"a": "amazon", "w": "webcam", "d": "dslr"}
 """Letters of the pairs and folders of the domains."""
@@ -171,7 +171,7 @@ def office_plans(
 
 def _configuration(method: str, changes: Sequence[str]) -> Config:
     check_method(split_plus(method)[0])
-    return load_config(None, changes, base={**RECIPE, "method": method})
+    return load_config(None, changes, base={**RECIPE, **named(method)})
 
 
 def _seeded(settings: MethodConfig, seed: int) -> MethodConfig:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from residapt.errors import DataError
-from residapt.methods.recipes import full_name, split_plus
+from residapt_bench.names import full_name, split_plus
 from residapt_bench.office31.plans import METHODS, PAIRS
 from residapt_bench.office31.published import PUBLISHED_OFFICE
 from residapt_bench.report.markdown import markdown

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from rich.table import Table
 
-from residapt.evaluate.guard import GuardConfig, Verdict, decide
+from residapt.evaluate.guard import GuardConfig, Judgement, decide
 from residapt_bench.digits.plan import Plan
 
 CLEAR = 5.0
@@ -29,7 +29,7 @@ class Judged:
     plan: dict[str, Any]
     before: float
     after: float
-    verdict: Verdict
+    verdict: Judgement
 
     @property
     def change(self) -> float:

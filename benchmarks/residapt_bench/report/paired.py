@@ -11,8 +11,8 @@ from typing import Any
 from scipy import stats
 
 from residapt.errors import DataError
-from residapt.methods.recipes import full_name
 from residapt_bench.budget import adaptation_steps
+from residapt_bench.names import full_name
 
 
 @dataclass(frozen=True)

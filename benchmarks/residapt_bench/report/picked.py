@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from residapt.errors import DataError
-from residapt.methods.recipes import full_name
+from residapt_bench.names import full_name
 from residapt_bench.report.markdown import markdown
 from residapt_bench.report.paired import PairedDifference
 

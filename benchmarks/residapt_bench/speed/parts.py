@@ -15,10 +15,11 @@ from rich.table import Table
 
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.methods import MethodConfig, build_method, check_method
-from residapt.methods.recipes import DIGIT_CHANGES, RECIPES
+from residapt.methods.recipes import RECIPES
 from residapt.models.standardise import standardised
 from residapt.train import TrainConfig
 from residapt.train.optimiser import build_optimizer
+from residapt_bench.digits.recipes import DIGIT_CHANGES
 from residapt_bench.speed.cases import PROGRESS, SpeedCase, Step, find_case
 from residapt_bench.speed.steps import Timing, interleave, using_threads
 

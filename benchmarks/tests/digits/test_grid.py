@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench_support.small_digits import small_digits, small_plans
-from residapt.data.augment import AugmentConfig
+from residapt.data.config import AugmentConfig
 from residapt.errors import DataError, Interrupted
 from residapt.methods import DiscrepancyConfig, MethodConfig
 from residapt.train import TrainConfig

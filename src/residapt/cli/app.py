@@ -18,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 console = Console(stderr=False)
 messages = Console(stderr=True)
@@ -38,6 +39,11 @@ def root(
     """Adapt a network to a new domain, with few or no labels there."""
 
 
+def show_error(error: ResidaptError) -> None:
+    """The message of an error that a user can mend."""
+    messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     """Run a command; what a user can mend ends with one message and exit code 2."""
     from residapt.cli import commands
@@ -49,7 +55,7 @@ def main() -> None:
         messages.print(str(error), style="yellow", markup=False, highlight=False, soft_wrap=True)
         sys.exit(128 + error.signal)
     except ResidaptError as error:
-        messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        show_error(error)
         sys.exit(2)
     except KeyboardInterrupt:
         messages.print("stopped.", style="yellow")

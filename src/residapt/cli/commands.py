@@ -7,7 +7,19 @@ from importlib.metadata import entry_points
 
 from residapt.cli.app import app
 
-MODULES = ("adapt", "tune", "predict", "evaluate", "export", "inspect", "demo", "settings", "report", "compare")
+MODULES = (
+    "adapt",
+    "result",
+    "tune",
+    "predict",
+    "evaluate",
+    "export",
+    "inspect",
+    "demo",
+    "settings",
+    "report",
+    "compare",
+)
 GROUPS = "residapt.commands"
 """Entry points of packages beside this one that bring a group of commands."""
 

@@ -63,7 +63,7 @@ def overview(runs: Sequence[FinishedRun]) -> Table:
     table.add_column("MB", justify="right")
     table.add_column("minutes", justify="right")
     for run in runs:
-        verdict = (VERDICTS[run.summary.verdict.helped][0], run.summary.verdict.handed_out)
+        verdict = (VERDICTS[run.summary.verdict.helped][0], run.summary.verdict.selected)
         method = f"{run.summary.method} ({run.recipe})" if run.recipe else run.summary.method
         accuracies = [_change(run, key) for key in names]
         cells = [run.name, method, *accuracies, *verdict, megabytes(run.size), f"{run.minutes:.1f}"]

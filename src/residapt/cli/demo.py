@@ -31,7 +31,6 @@ def demo(
 
     from residapt.demo import run_demo
     from residapt.methods import check_method
-    from residapt.methods.recipes import split_plus
     from residapt.storage.run_directory import RunDirectory
     from residapt.train.metrics import MetricsFile
     from residapt.train.progress import ProgressBar
@@ -40,7 +39,7 @@ def demo(
         torch.set_num_threads(threads)
     names = tuple(name for name in methods.split(",") if name)
     for name in names:
-        check_method(split_plus(name)[0])
+        check_method(name)
     run = RunDirectory.create(out)
     console.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
     results: list[DemoResult] = []

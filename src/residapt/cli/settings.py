@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,18 +13,34 @@ from rich.table import Table
 from residapt.cli.app import app, console
 
 
-@app.command(epilog="Example: residapt config --set rank.weight=0.1")
+@app.command(epilog="Example: residapt config rank --set rank.weight=0.1")
 def config(
+    name: Annotated[str | None, typer.Argument(help="A setting or group, for instance rank; all if left out.")] = None,
     file: Annotated[Path | None, typer.Option("--config", help="TOML file to start from.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
 ) -> None:
-    """Show every setting with its value and what it does."""
+    """Show settings with their values and what they do."""
     from residapt.config import describe_config, load_config
 
-    table = Table("setting", "value", "what it does", show_lines=False)
-    for key, value, text in describe_config(load_config(file, changes or ())):
-        table.add_row(key, "-" if value is None else str(value), text)
-    console.print(table)
+    rows = list(describe_config(load_config(file, changes or ())))
+    for key, value, text in _matching(rows, name) if name else rows:
+        line = f"{key} = {'(none)' if value is None else json.dumps(value)}"
+        console.print(line, style="bold", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"    {' '.join(text.split())}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _matching(rows: list[tuple[str, Any, str]], name: str) -> list[tuple[str, Any, str]]:
+    """The setting or group of that name, or else the settings with it in their key."""
+    from residapt.errors import ConfigError
+
+    found = [row for row in rows if row[0] == name or row[0].startswith(f"{name}.")]
+    found = found or [row for row in rows if name.lower() in row[0]]
+    if not found:
+        keys = [key for key, _, _ in rows]
+        near = difflib.get_close_matches(name, [*keys, *{key.partition(".")[0] for key in keys}], n=3, cutoff=0.4)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise ConfigError(f"there is no setting or group '{name}'.{hint}")
+    return found
 
 
 @app.command(epilog="Example: residapt methods")

@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
-from residapt.settings import Settings
 
 _PADDING = ("zeros", "border", "reflection")
 
@@ -132,28 +130,6 @@ class RandomCrop:
         theta[:, 0, 2] = (1 - width) * (2 * across - 1)
         theta[:, 1, 2] = (1 - height) * (2 * down - 1)
         return warp(images, theta)
-
-
-class AugmentConfig(Settings):
-    """Random changes of images that leave their class as it is; all of them are off by default."""
-
-    shift: float = Field(0.0, ge=0)
-    """Largest shift in whole pixels."""
-    rotate: float = Field(0.0, ge=0, le=180)
-    """Largest rotation in degrees, either way."""
-    scale: float = Field(0.0, ge=0, lt=1)
-    """Largest relative change of height and of width."""
-    shear: float = Field(0.0, ge=0, le=1)
-    """Largest slant, as the tangent of its angle."""
-    contrast: float = Field(0.0, ge=0, le=1)
-    """Largest relative change of the distance to the image's mean."""
-    invert: float = Field(0.0, ge=0, le=1)
-    """Probability of exchanging dark and bright (polarity), within each image's own range of values."""
-
-    def build(self) -> Augment | None:
-        """The changes as a function of a batch; None if all of them are off."""
-        values = self.model_dump()
-        return Augment(**values, value_range=None) if any(values.values()) else None
 
 
 def affine_matrices(angle: Tensor, scale_x: Tensor, scale_y: Tensor, shear: Tensor) -> Tensor:

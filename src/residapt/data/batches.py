@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from residapt.data.domains import Balance, DomainPair, Images, Labelled
+from residapt.data.config import Balance
+from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.errors import ConfigError
 
 

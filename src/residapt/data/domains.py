@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from residapt.data.config import Balance
 from residapt.errors import DataError
 
 BatchTransform = Callable[[Tensor, torch.Generator], Tensor]
-Balance = Literal["as-is", "classes"]
-"""Labelled images as often as they are, or each class as often as every other."""
 
 _PART = 256
 """Images that are checked at a time."""

@@ -65,6 +65,8 @@ def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
             raise DataError(f"'{file}', line {number} is not CSV: {error}. Write it as path,class.") from None
         if not any(cell.strip() for cell in cells):
             continue
+        if first and _is_header(cells[::-1]):
+            raise DataError(f"'{file}', line {number}: the columns are '{','.join(cells)}'. Exchange them: path,class.")
         if not (first and _is_header(cells)):
             yield number, cells
         first = False

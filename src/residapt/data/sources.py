@@ -76,15 +76,20 @@ class OpenLabelled:
 def open_source(data: Any, reading: Reading, classes: Sequence[str] | None = None) -> OpenLabelled:
     """The labelled source: a folder of class folders, (images, labels), a DataLoader or a data set."""
     if isinstance(data, (str, Path)):
-        return _open_folders(scan_source(Path(data)), reading, "source")
+        data = scan_source(Path(data))
+    if isinstance(data, ClassFolders):
+        return _open_folders(data, reading, "source")
     return _open_labelled(data, reading, "source", classes)
 
 
-def open_target(data: Any, reading: Reading) -> OpenImages:
-    """The unlabelled target: a folder, images, a DataLoader or a data set. Labels beside the images are not read."""
+def open_target(data: Any, reading: Reading, files: Sequence[Path] | None = None) -> OpenImages:
+    """The unlabelled target: a folder, images, a DataLoader or a data set. Labels beside the images are not read.
+
+    ``files`` are those of the folder where it was scanned already.
+    """
     if isinstance(data, (str, Path)):
         root = Path(data)
-        return open_files(scan_target(root), root, reading, "target")[0]
+        return open_files(scan_target(root) if files is None else files, root, reading, "target")[0]
     if isinstance(data, (tuple, list)) and _is_pair(data):
         data = data[0]
     return _open_images(data, reading, "target")
@@ -93,7 +98,9 @@ def open_target(data: Any, reading: Reading) -> OpenImages:
 def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: str = "evaluate") -> OpenLabelled:
     """A labelled set beside the source, for instance one that is only scored; its classes are among the source's."""
     if isinstance(data, (str, Path)):
-        return _open_folders(scan_labelled(Path(data), classes), reading, what)
+        data = scan_labelled(Path(data), classes)
+    if isinstance(data, ClassFolders):
+        return _open_folders(data, reading, what)
     opened = _open_labelled(data, reading, what, None)
     opened.plain.check_classes(len(classes), what)
     return replace(opened, classes=tuple(classes))

@@ -47,7 +47,7 @@ class GuardConfig:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What the guard concludes."""
 
     helped: bool | None
@@ -55,15 +55,15 @@ class Verdict:
     votes: Votes
     """Every measurement, before and after."""
     reasons: tuple[str, ...]
-    """What decided, in words."""
+    """What decided, in words, each marked ``for: `` or ``against: `` the adapted network."""
 
 
-def compare(before: Evidence, after: Evidence, config: GuardConfig | None = None) -> Verdict:
+def compare(before: Evidence, after: Evidence, config: GuardConfig | None = None) -> Judgement:
     """Judge an adaptation from the outputs of the source-only and the adapted network on the same samples."""
     return decide(measure(before, after), config)
 
 
-def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None = None) -> Verdict:
+def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None = None) -> Judgement:
     """The rule, as a function of the measurements alone, so that it can be calibrated on recorded runs.
 
     1. *Alarms.* Each of them alone means False, however good the rest looks:
@@ -99,8 +99,9 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
         helped = False
     elif total > 0 and _ami_vote(votes["anchored_ami"], config) > 0:
         helped = True
-    reasons = alarms or tuple(reason for vote, reason in opinions if vote) or ("nothing changed clearly",)
-    return Verdict(helped, dict(votes), reasons)
+    votes_cast = tuple(f"{'for' if vote > 0 else 'against'}: {reason}" for vote, reason in opinions if vote)
+    reasons = tuple(f"against: {alarm}" for alarm in alarms) or votes_cast or ("nothing changed clearly",)
+    return Judgement(helped, dict(votes), reasons)
 
 
 def measure(before: Evidence, after: Evidence) -> Votes:

@@ -95,7 +95,19 @@ def reverse_gradient(x: Tensor, scale: float = 1.0) -> Tensor:
 
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
-    """Within this context a pass through ``module`` gives no gradients to its parameters."""
+    """Within this context a pass through ``module`` gives no gradients to its parameters.
+
+    Args:
+        module: For instance the domain classifier, while the network learns to confuse it.
+
+    Example:
+        >>> classifier = nn.Linear(2, 1)
+        >>> x = torch.ones(3, 2, requires_grad=True)
+        >>> with frozen(classifier):
+        ...     classifier(x).sum().backward()
+        >>> classifier.weight.grad is None, x.grad is None
+        (True, False)
+    """
     parameters = [p for p in module.parameters() if p.requires_grad]
     for parameter in parameters:
         parameter.requires_grad_(False)

@@ -1,18 +1,22 @@
 """What is trained and the loss of one step: RPT and every system it is compared with."""
 
-from residapt.methods import adda, baselines, dsn, rpt, shared, two_stream
-from residapt.methods.baselines import is_oracle, training_pair
-from residapt.methods.config import (
-    AverageConfig,
-    DiscrepancyConfig,
-    DSNConfig,
-    InformationConfig,
-    MethodConfig,
-    MultilinearConfig,
-    PriorConfig,
-    TwoStreamConfig,
-)
-from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
+from typing import TYPE_CHECKING
+
+from residapt.lazy import lazy
+
+if TYPE_CHECKING:
+    from residapt.methods.baselines import is_oracle, training_pair
+    from residapt.methods.config import (
+        AverageConfig,
+        DiscrepancyConfig,
+        DSNConfig,
+        InformationConfig,
+        MethodConfig,
+        MultilinearConfig,
+        PriorConfig,
+        TwoStreamConfig,
+    )
+    from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
 
 __all__ = [
     "AverageConfig",
@@ -23,17 +27,35 @@ __all__ = [
     "MultilinearConfig",
     "PriorConfig",
     "TwoStreamConfig",
-    "adda",
-    "baselines",
     "build_method",
     "check_method",
     "describe_methods",
-    "dsn",
     "is_oracle",
     "method_names",
     "register",
-    "rpt",
-    "shared",
     "training_pair",
-    "two_stream",
 ]
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        **dict.fromkeys(
+            (
+                "AverageConfig",
+                "DiscrepancyConfig",
+                "DSNConfig",
+                "InformationConfig",
+                "MethodConfig",
+                "MultilinearConfig",
+                "PriorConfig",
+                "TwoStreamConfig",
+            ),
+            "residapt.methods.config",
+        ),
+        **dict.fromkeys(("is_oracle", "training_pair"), "residapt.methods.baselines"),
+        **dict.fromkeys(
+            ("build_method", "check_method", "describe_methods", "method_names", "register"),
+            "residapt.methods.registry",
+        ),
+    },
+)

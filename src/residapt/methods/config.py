@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from residapt.data.augment import AugmentConfig
-from residapt.rank import RankConfig
+from residapt.data.config import AugmentConfig
+from residapt.rank.config import RankConfig
 from residapt.settings import Seed, Settings, merged
 from residapt.train.schedule import ramp
-from residapt.transform import TransformConfig
+from residapt.transform.config import TransformConfig
 
 DiscrepancyName = Literal["flip", "reversal", "uniform", "mmd", "rbf_mmd", "mk_mmd", "coral", "rman", "cdan", "cdan_e"]
 

@@ -1,4 +1,4 @@
-"""Build a method around a network and train it: what demo, benchmark and workflow have in common."""
+"""Build a method around a network and train it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from residapt.data.domains import Balance, DomainPair, Images, Labelled
+from residapt.data.config import Balance
+from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.distributed import Engine
 from residapt.methods.baselines import training_pair
 from residapt.methods.config import MethodConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
@@ -32,17 +33,28 @@ def add_method(name: str, factory: Factory, summary: str) -> None:
     _METHODS[name] = _Entry(factory, summary)
 
 
+def _load_built_in() -> None:
+    """Import the methods of this library when the first one is needed, which registers them."""
+    import_module("residapt.methods.built_in")
+
+
 def register(name: str) -> Callable[[Factory], Factory]:
-    """Make the decorated factory known under a name; the first line of its docstring describes the method.
+    """Register a factory of methods under a name, as a decorator.
 
     Args:
-        name: What the method is called on the command line and in configurations.
+        name: What ``method="..."`` selects; each name can be registered once.
 
-    Returns:
-        A decorator for a function ``(model, config, example) -> Method``.
+    Example:
+        >>> @register("mine")
+        ... def mine(model, config, example):
+        ...     return build_method("rpt", model, config, example=example)
+        >>> "mine" in method_names()
+        True
+        >>> del _METHODS["mine"]
     """
 
     def add(factory: Factory) -> Factory:
+        _load_built_in()
         add_method(name, factory, (factory.__doc__ or "").strip().partition("\n")[0])
         return factory
 
@@ -51,11 +63,13 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 def method_names() -> tuple[str, ...]:
     """All methods."""
+    _load_built_in()
     return tuple(sorted(_METHODS))
 
 
 def check_method(name: str) -> None:
     """Reject a name that no method has, with the nearest one."""
+    _load_built_in()
     if name not in _METHODS:
         near = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -1,9 +1,9 @@
 r"""Trainings that are repeated from the same network, with the target's class frequencies that were found.
 
 Within one training the network's predictions and the estimate of the class frequencies hold on to each other: what was
-named wrongly under the first assumption stays sure of its name, and the estimate counts it there. The frequencies
-outlive the network, though: a training that starts anew from the source network with a better assumption names fewer
-images wrongly, and its own estimate is better again. So:
+classified wrongly under the first assumption stays confident, and the estimate counts it there. The frequencies
+outlive the network, though: a training that starts again from the source network with a better assumption classifies
+fewer images wrongly, and its own estimate is better again. So:
 
 1. the training as it is; if its estimate has not moved far from where it started, that is all;
 2. otherwise short trainings whose estimates follow fast. The first half of them start where the training did, each with
@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -38,29 +38,27 @@ from residapt.methods.config import MethodConfig
 from residapt.methods.extras.prior import TargetPrior
 from residapt.train import Method, TrainConfig
 
-LOOKED_AT = 3000
+SAMPLE = 3000
 """Target images whose predictions and clusters are compared."""
-
-S = TypeVar("S", bound=MethodConfig)
 
 
 @dataclass(frozen=True)
-class Round(Generic[S]):
-    """What one training is told."""
+class Round:
+    """One training: the settings of the method and of the loop."""
 
-    settings: S
+    settings: MethodConfig
     train: TrainConfig
     number: int = 0
 
-    def numbered(self, number: int, prior: TargetPrior | None) -> Round[S]:
-        """The same with another order of the samples and, if there is one, the class frequencies of ``prior``."""
+    def numbered(self, number: int, prior: TargetPrior | None) -> Round:
+        """The same with another order of the samples and, if given, the class frequencies of ``prior``."""
         start = {} if prior is None else {"start": prior.frequencies}
         settings = {"prior": self.settings.prior.model_copy(update=start)}
         order = {"seed": derived_seed(self.train.seed, "round", number)}
         return Round(self.settings.model_copy(update=settings), self.train.model_copy(update=order), number)
 
-    def short(self) -> Round[S]:
-        """A shorter one whose estimate follows faster, since it is all that is wanted of it."""
+    def short(self) -> Round:
+        """A shorter one whose estimate follows faster, since only the estimate is used."""
         search = self.settings.prior.search
         faster = {"prior": self.settings.prior.model_copy(update={"smoothing": search.smoothing})}
         steps = {"steps": max(1, round(search.share * self.train.steps))}
@@ -68,15 +66,15 @@ class Round(Generic[S]):
 
 
 class Ended(NamedTuple):
-    """What is asked of a training when it has ended."""
+    """What a training that has ended is asked for."""
 
     prior: TargetPrior
     agreement: Callable[[], float]
     """How well predictions and clusters of the target agree; asked for where it counts, since it takes a moment."""
 
 
-def rounds(first: Round[S]) -> Generator[Round[S], Ended, None]:
-    """The trainings one after another; each is answered by how it ended."""
+def rounds(first: Round) -> Generator[Round, Ended, None]:
+    """The trainings one after another; the caller answers each with how it ended."""
     search = first.settings.prior.search
     ended = yield first
     if search.rounds == 0 or ended.prior.moved < search.settled:
@@ -91,44 +89,38 @@ def rounds(first: Round[S]) -> Generator[Round[S], Ended, None]:
     yield first.numbered(search.rounds + 1, found)
 
 
-class HasMethod(Protocol):
-    """What a training gives."""
+def in_rounds(first: Round, adapt: Callable[[Round], Method], target: Images) -> tuple[Method, list[dict[str, Any]]]:
+    """Adapt once, or as often as the class frequencies ask for; the last training is the result.
 
-    @property
-    def method(self) -> Method:
-        """The trained method."""
-        ...
+    Args:
+        first: The training as it was configured.
+        adapt: Runs one training, always from the same source network.
+        target: Unlabelled images on which predictions are compared with clusters.
 
-
-T = TypeVar("T", bound=HasMethod)
-
-
-def in_rounds(first: Round[S], run: Callable[[Round[S]], T], target: Images) -> tuple[T, list[dict[str, Any]]]:
-    """Train once, or as often as the class frequencies ask for; the last training counts.
-
-    ``target`` are unlabelled images to look at. Gives the last training, and of each how far its estimate has moved.
+    Returns:
+        The last trained method, and for each training how far its estimate has moved.
     """
     story: list[dict[str, Any]] = []
     todo = rounds(first)
     now = next(todo)
     while True:
-        last = run(now)
-        prior = last.method.prior if isinstance(last.method, AdaptingMethod) else None
+        method = adapt(now)
+        prior = method.prior if isinstance(method, AdaptingMethod) else None
         if prior is None or prior.config.kind != "estimated":
-            return last, story
-        told = {"steps": now.train.steps, "moved": round(prior.moved, 5), **prior.record()}
-        story.append(told)
+            return method, story
+        entry = {"steps": now.train.steps, "moved": round(prior.moved, 5), **prior.record()}
+        story.append(entry)
         try:
-            now = todo.send(Ended(prior, partial(_agreement, last.method, target, told)))
+            now = todo.send(Ended(prior, partial(_agreement, method, target, entry)))
         except StopIteration:
-            return last, story
+            return method, story
 
 
-def _agreement(method: Method, target: Images, told: dict[str, Any]) -> float:
-    looked_at = Part(target, subset(len(target), LOOKED_AT, seed=0))
+def _agreement(method: Method, target: Images, entry: dict[str, Any]) -> float:
+    sample = Part(target, subset(len(target), SAMPLE, seed=0))
     with evaluating(method.two):
-        logits, features = outputs_of(method.two, looked_at, "target", next(method.parameters()).device)
+        logits, features = outputs_of(method.two, sample, "target", next(method.parameters()).device)
     # Every process must choose the same round.
     found = float(from_main(torch.tensor(cluster_agreement(logits, functional.normalize(features, dim=1)))))
-    told["agreement"] = round(found, 5)
+    entry["agreement"] = round(found, 5)
     return found

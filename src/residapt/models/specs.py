@@ -27,14 +27,16 @@ def build_model(
     in_channels: int = 3,
     image_size: int | None = None,
     weights: Path | None = None,
+    pretrained: bool = False,
 ) -> nn.Module:
-    """Build the network that ``spec`` names, with random weights or those of a file.
+    """Build the network that ``spec`` names, with random weights, those of a file or pre-trained ones.
 
     ``lenet``, ``ganin_lenet``, ``svhnet``, ``dtn``, ``uavnet``, ``torchvision:NAME``, ``timm:NAME``,
     ``hf:NAME_OR_DIRECTORY`` (comes with its own weights), or ``package.module:factory``, which imports that
     module and calls ``factory(num_classes=...)``: the only spec that runs code from outside residapt.
     ``image_size`` matters to networks of a fixed size only. The head of a weights file is replaced when it
-    was made for another number of classes.
+    was made for another number of classes. ``pretrained`` takes the weights that torchvision and timm publish, which
+    these libraries download.
     """
     for name, value in (
         ("num_classes", num_classes),
@@ -43,7 +45,7 @@ def build_model(
     ):
         if value < 1:
             raise ConfigError(f"model {spec}: {name} must be 1 or more, got {value}.")
-    model = _build(spec, num_classes, in_channels, image_size, random=weights is not None)
+    model = _build(spec, num_classes, in_channels, image_size, random=weights is not None, pretrained=pretrained)
     if weights is not None:
         new = load_weights(model, Path(weights))
         if new:
@@ -51,7 +53,9 @@ def build_model(
     return model
 
 
-def _build(spec: str, num_classes: int, in_channels: int, image_size: int | None, *, random: bool) -> nn.Module:
+def _build(
+    spec: str, num_classes: int, in_channels: int, image_size: int | None, *, random: bool, pretrained: bool
+) -> nn.Module:
     if spec in NATIVE:
         size = {} if image_size is None else {"image_size": image_size}
         return _native(spec, in_channels=in_channels, num_classes=num_classes, **size)
@@ -59,9 +63,9 @@ def _build(spec: str, num_classes: int, in_channels: int, image_size: int | None
     if not colon or not name:
         raise ConfigError(unknown_spec(spec, list(NATIVE)))
     if family == "torchvision":
-        return build_torchvision(name, num_classes, in_channels, image_size)
+        return build_torchvision(name, num_classes, in_channels, image_size, pretrained=pretrained)
     if family == "timm":
-        return build_timm(name, num_classes, in_channels, image_size)
+        return build_timm(name, num_classes, in_channels, image_size, pretrained=pretrained)
     if family == "hf":
         return build_hf(name, num_classes, in_channels, image_size, random=random)
     return _from_factory(family, name, num_classes)

@@ -40,8 +40,13 @@ def load_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
     A file with another number of classes is fine; any other tensor that is missing, left over, or of another
     shape is rejected.
     """
+    return load_state(model, read_weights(path), f"weights file {path}")
+
+
+def load_state(model: nn.Module, tensors: dict[str, Tensor], what: str) -> tuple[str, ...]:
+    """The same with tensors that were read already; ``what`` names them in errors."""
     own = model.state_dict()
-    given = _strip_prefixes(read_weights(path), own)
+    given = _strip_prefixes(tensors, own)
     heads = head_names(model)
     problems = difference(
         {name: tuple(t.shape) for name, t in own.items()},
@@ -49,7 +54,7 @@ def load_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
         heads,
     )
     if problems:
-        raise ModelError(misfit_message(f"weights file {path}", type(model).__name__, problems))
+        raise ModelError(misfit_message(what, type(model).__name__, problems))
     fitting = {name: t for name, t in given.items() if name in own and t.shape == own[name].shape}
     model.load_state_dict(fitting, strict=False)
     return tuple(name for name in own if name not in fitting and _inside(name, heads))
@@ -84,10 +89,10 @@ def _torch_load(path: Path) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can make the reader raise almost anything
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        # What torch says advises to run the code in the file, so that it is not repeated.
         raise ModelError(
-            f"weights file {path} cannot be read as plain tensors: {reason} "
-            "Save model.state_dict() instead of the whole model."
+            f"weights file {path} cannot be read as plain tensors ({type(error).__name__}): it is damaged, or holds a "
+            "whole model. Save model.state_dict() instead."
         ) from error
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from residapt.errors import ConfigError, ModelError
 from residapt.models.heads import head_names
-from residapt.models.weights import misfit_message
+from residapt.models.weights import load_state, misfit_message
 
 
 def torchvision_models() -> Any:
@@ -49,8 +49,10 @@ def require_known(family: str, name: str, names: Sequence[str], *, known: bool |
         raise ConfigError(f"model {family}:{name}: {family} has no model of this name.{hint}")
 
 
-def build_torchvision(name: str, num_classes: int, in_channels: int, image_size: int | None) -> nn.Module:
-    """``torchvision:NAME`` with random weights."""
+def build_torchvision(
+    name: str, num_classes: int, in_channels: int, image_size: int | None, *, pretrained: bool = False
+) -> nn.Module:
+    """``torchvision:NAME`` with random weights, or with torchvision's and a new classifier."""
     models = torchvision_models()
     require_known("torchvision", name, models.list_models(module=models))
     options: dict[str, Any] = {}
@@ -62,13 +64,34 @@ def build_torchvision(name: str, num_classes: int, in_channels: int, image_size:
     if image_size is not None and name.startswith("maxvit"):
         options["input_size"] = (image_size, image_size)
     model: nn.Module = models.get_model(name, weights=None, num_classes=num_classes, **options)
+    if pretrained:
+        load_state(model, _torchvision_weights(name), f"the weights of torchvision:{name}")
     if in_channels != 3:
         _replace_stem(model, in_channels)
     return model
 
 
-def build_timm(name: str, num_classes: int, in_channels: int, image_size: int | None) -> nn.Module:
-    """``timm:NAME`` with random weights."""
+def _torchvision_weights(name: str) -> dict[str, Tensor]:
+    try:
+        weights = torchvision_models().get_model_weights(name)
+        state: dict[str, Tensor] = weights.DEFAULT.get_state_dict(progress=False, check_hash=True)
+        return state
+    except (OSError, RuntimeError, AttributeError) as error:
+        raise _no_weights(f"torchvision:{name}", error) from error
+
+
+def _no_weights(spec: str, error: Exception) -> ModelError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return ModelError(
+        f"model {spec}: its pre-trained weights cannot be downloaded ({reason}). Give them as a file with --weights "
+        "FILE, or start from random weights with --weights none."
+    )
+
+
+def build_timm(
+    name: str, num_classes: int, in_channels: int, image_size: int | None, *, pretrained: bool = False
+) -> nn.Module:
+    """``timm:NAME`` with random weights, or with timm's and a new classifier."""
     timm = timm_module()
     require_known("timm", name, timm.list_models(), known=timm.is_model(name))
     options: dict[str, Any] = {}
@@ -79,12 +102,23 @@ def build_timm(name: str, num_classes: int, in_channels: int, image_size: int | 
         model: nn.Module = timm.create_model(
             name, pretrained=False, num_classes=num_classes, in_chans=in_channels, **options
         )
+        if pretrained:
+            # Built without them first, so that a failure below is one of the download.
+            model = _timm_with_weights(timm, name, num_classes=num_classes, in_chans=in_channels, **options)
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         raise ConfigError(
             f"model timm:{name} cannot be built with num_classes={num_classes}, in_channels={in_channels}, "
             f"image_size={image_size}: {error}"
         ) from error
     return model
+
+
+def _timm_with_weights(timm: Any, name: str, **options: Any) -> nn.Module:
+    try:
+        model: nn.Module = timm.create_model(name, pretrained=True, **options)
+        return model
+    except Exception as error:  # what a hub raises without internet depends on its version
+        raise _no_weights(f"timm:{name}", error) from error
 
 
 def build_hf(

@@ -3,51 +3,22 @@ r"""Automatic complexity selection (paper §3.3, Algorithm 1 lines 3-6): shrink 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.optim import Optimizer
 
 from residapt.distributed import from_main
 from residapt.errors import TrainingError
+from residapt.rank.config import RankConfig
 from residapt.rank.least_squares import solve_left, solve_right
 from residapt.rank.penalty import GroupedCore, group_weights, grouped_core
 from residapt.rank.prox import exact_prox, split_prox, two_step_prox
 from residapt.rank.prune import prune_transform
-from residapt.settings import Settings
 from residapt.streams import TwoStream
 from residapt.transform import ResidualTransform
 
 PROXES = {"two-step": two_step_prox, "split": split_prox, "exact": exact_prox}
-
-
-class RankConfig(Settings):
-    """How ranks are found."""
-
-    weight: float = Field(1.0, ge=0)
-    """lambda_r of Eq. 11; 0 keeps the ranks."""
-    step: float = Field(3e-3, gt=0)
-    """t of Eq. 12. How far ranks fall is t x lambda_r x number of prox steps against the norm of T's columns."""
-    every: int = Field(200, ge=1)
-    """Optimiser steps between two proximal steps (N of Algorithm 1)."""
-    start: int = Field(0, ge=0)
-    """No proximal step before this optimiser step."""
-    end: int | None = Field(None, ge=1)
-    """No proximal step after this optimiser step: what is left then trains on without being shrunk."""
-    prox: Literal["two-step", "split", "exact"] = "two-step"
-    """The paper's two steps (Eq. 13), the same at the thresholds of Eq. 12, or the exact solution of Eq. 12."""
-    group_weights: Literal["layer", "group", "equal"] = "layer"
-    """sqrt(N), sqrt(C) as printed in Eq. 10; the size of each group, sqrt(l), sqrt(r); or equal: relative to what a
-    group of its own layer has at the start, so that a layer's shape does not decide whether it keeps its ranks."""
-    epsilon: ClassVar[float] = 1e-8
-    """Rows and columns of T with a norm up to this share of the largest are removed."""
-
-    def due(self, step: int) -> bool:
-        """Whether a proximal step follows optimiser step number ``step`` (counted from 1)."""
-        last = step if self.end is None else self.end
-        return self.weight > 0 and self.start <= step <= last and step % self.every == 0
 
 
 @dataclass(frozen=True)

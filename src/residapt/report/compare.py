@@ -118,7 +118,7 @@ def _overview(runs: Sequence[FinishedRun]) -> Html:
             run.recipe,
             run.summary.model,
             badge(*VERDICTS[run.summary.verdict.helped]),
-            run.summary.verdict.handed_out,
+            run.summary.verdict.selected,
             megabytes(run.size),
             megabytes(run.adapter),
             f"{run.minutes:.1f}",

@@ -29,7 +29,7 @@ def usage_section(data: RunData) -> Section | None:
     parts: list[object] = []
     for title, text in items:
         parts += [tag("p", title), command(text)]
-    if data.summary.verdict.handed_out == "adapted":
+    if data.summary.verdict.selected == "adapted":
         parts += [tag("p", "In Python, on top of the network you already have"), command(_python(run / "adapter"))]
     return Section("use", "How to use the result", join(parts), "Use it", folds=True)
 

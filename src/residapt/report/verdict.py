@@ -66,7 +66,7 @@ def headline(verdict: Verdict) -> tuple[str, str]:
         return "Adaptation helped.", "good"
     if verdict.helped is None:
         return "It is not clear whether adaptation helped.", "warning"
-    if verdict.handed_out == "source":
+    if verdict.selected == "source":
         return "Adaptation did not help: the source network was selected.", "bad"
     return "Adaptation seems to have made it worse; the adapted network was selected because of --force.", "bad"
 
@@ -104,8 +104,8 @@ def _unfinished(data: RunData) -> Html:
 
 
 def _selected(summary: RunSummary) -> Html:
-    what = "the adapted network" if summary.verdict.handed_out == "adapted" else "the source network, unchanged"
-    which = f" (checkpoint: {summary.selected})" if summary.verdict.handed_out == "adapted" else ""
+    what = "the adapted network" if summary.verdict.selected == "adapted" else "the source network, unchanged"
+    which = f" (checkpoint: {summary.selected})" if summary.verdict.selected == "adapted" else ""
     return join(
         [
             MEANING[summary.verdict.helped],

@@ -20,16 +20,16 @@ from residapt.train.state import load_method, method_tensors
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
 """Scores that take little time; DEV fits many classifiers."""
-LOOKED_AT = 500
-"""Images of each domain that are looked at along the run."""
+SAMPLE = 500
+"""Images of each domain that the scores along the run are computed on."""
 
 
 class ScoresAlong(Callback):
     """Every ``every`` steps: label-free scores, and accuracy where there are labels to score with.
 
     Step 0 is the source network on the target. No two records are closer together than half of ``every``.
-    With ``select`` a copy of the method is kept whenever that score is higher than ever before. Accuracies are for
-    the record alone: they are computed after the choice and never looked at here.
+    With ``select`` a copy of the method is kept whenever that score is higher than before. Accuracies are for
+    the record alone: they are computed after the choice and play no part in it.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class ScoresAlong(Callback):
         evaluation: Evaluation | None = None,
         metrics: MetricsFile | None = None,
     ) -> None:
-        self.held_out = part_of(held_out, subset(len(held_out.images), LOOKED_AT, seed=0))
-        self.target = Part(target, subset(len(target), LOOKED_AT, seed=0))
+        self.held_out = part_of(held_out, subset(len(held_out.images), SAMPLE, seed=0))
+        self.target = Part(target, subset(len(target), SAMPLE, seed=0))
         self.every, self.select, self.evaluation, self.metrics = every, select, evaluation, metrics
         self.best: tuple[float, int, Method] | None = None
         self._looked, self._steps = -1, 0
@@ -56,18 +56,18 @@ class ScoresAlong(Callback):
             self._record(method, 0, values, "source")
 
     def on_step(self, method: Method, step: int) -> None:
-        """Look when it is time."""
-        near_the_end = 0 < self._steps - step < self.every / 2  # on_end looks soon
+        """Score when it is time."""
+        near_the_end = 0 < self._steps - step < self.every / 2  # on_end scores soon
         if self.every and step % self.every == 0 and not near_the_end:
-            self._look(method, step)
+            self._score(method, step)
 
     def on_end(self, method: Method, step: int) -> None:
-        """Look at the end as well."""
+        """Score at the end as well."""
         if self._looked != step:
-            self._look(method, step)
+            self._score(method, step)
 
-    def chosen(self, method: Method) -> tuple[Method, str]:
-        """The method to hand out, and how it was chosen."""
+    def selected(self, method: Method) -> tuple[Method, str]:
+        """The method at the best step, and how it was selected."""
         if self.best is None:
             return method, "last"
         value, step, best = self.best
@@ -89,7 +89,7 @@ class ScoresAlong(Callback):
             load_method(best, state.tensors)
             self.best = (float(value), int(step), best)
 
-    def _look(self, method: Method, step: int) -> None:
+    def _score(self, method: Method, step: int) -> None:
         self._looked = step
         values = self._scores(method, "target")
         if self.select in values and (self.best is None or values[self.select] > self.best[0]):

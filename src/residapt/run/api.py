@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,38 @@ from residapt.config import Config, from_dotted
 from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.prepare import prepare
-from residapt.run.request import Plan, Request
+from residapt.run.request import Request, Setup
 from residapt.run.resume import recorded_config
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, Verdict
 from residapt.streams import TwoStream
+from residapt.train import Callback
 
 
 class AdaptedRun:
-    """A finished adaptation."""
+    """A finished adaptation: both networks, what was found, and which of them was selected."""
 
-    def __init__(self, finished: Finished, run: RunDirectory | None) -> None:
+    def __init__(self, finished: Finished, directory: RunDirectory | None) -> None:
         self._finished = finished
-        self.run = run
+        self.directory = directory
         """The run directory, if one was asked for."""
 
+    def __repr__(self) -> str:
+        summary = self.summary
+        places = [f"out='{self.directory.path}'"] if self.directory else []
+        accuracy = [f"{one.stage}={one.percent:.1f} %" for one in summary.accuracies]
+        parts = [f"method='{summary.method}'", f"helped={self.verdict.helped}", f"selected='{self.verdict.selected}'"]
+        return f"AdaptedRun({', '.join([*parts, *accuracy, *places])})"
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The selected network, a plain module in evaluation mode: the adapted one unless that looks worse."""
+        return copy.deepcopy(self._finished.selected()).eval()
+
     @property
-    def two(self) -> TwoStream:
+    def streams(self) -> TwoStream:
         """The adapted two-stream network, whatever the verdict."""
         return self._finished.method.two
 
@@ -52,17 +66,25 @@ class AdaptedRun:
         return self.summary.verdict
 
     @property
-    def plan(self) -> Plan:
+    def setup(self) -> Setup:
         """Data and configuration of the run."""
-        return self._finished.plan
+        return self._finished.setup
 
     def merge_and_unload(self) -> nn.Module:
-        """A plain network for the target: the adapted one, or the source network where that looks better."""
-        return copy.deepcopy(self._finished.handed_out()).eval()
+        """The adapted streams merged into a plain network for the target, whatever the verdict."""
+        return copy.deepcopy(self._finished.adapted()).eval()
 
-    def save_pretrained(self, path: Path | str) -> None:
-        """Write the adapter: small where the source network was left as it is (``train_source=False``)."""
-        write_adapter(self._finished, Path(path))
+    def save_pretrained(self, path: Path | str, overwrite: bool = False) -> None:
+        """Write the adapter of the adapted streams, whatever the verdict.
+
+        It carries what training has changed of the source network; with ``train_source=False`` that is nothing, and
+        the adapter is small.
+
+        Args:
+            path: A folder; it is created.
+            overwrite: Replace an adapter that is there already.
+        """
+        write_adapter(self._finished, Path(path), overwrite=overwrite)
 
 
 def adapt(
@@ -79,32 +101,63 @@ def adapt(
     resume: bool = False,
     classes: Sequence[str] | None = None,
     train_source_first: bool | None = None,
+    callbacks: Sequence[Callback] = (),
     tensorboard: bool = False,
     trust_code: bool = False,
+    verbose: bool = True,
     console: Console | None = None,
     **settings: Any,
 ) -> AdaptedRun:
-    """Adapt a classifier to a target domain with no target labels, or a few.
+    """Adapt a classifier to a target domain with no target labels, or few.
 
-    ``model`` is any network that returns logits, or a model spec such as ``timm:resnet50``. ``source`` is labelled:
-    a folder of class folders, a DataLoader, a data set with (image, label) or dictionary rows, or (images, labels).
-    ``target`` is unlabelled: a folder of images or any of these; labels beside its images are not read.
-    ``target_labels`` are a few labelled target images: whatever source can be, or a CSV file of paths and classes; all
-    methods but ``source_only`` then learn from them as well. ``evaluate`` is labelled and scored at the end, never
-    trained on: images that are among ``target_labels`` are left out of it. ``out`` is a new run directory for
-    configuration, metrics, adapter, network and report; without it nothing is written. With ``resume`` the run in
-    ``out`` goes on where it was stopped, with the configuration that is recorded there; give the same model and data.
+    Args:
+        model: Any network that returns logits, or a model spec such as ``"timm:resnet50"``. An object is copied. It
+            is trained on the source first if it is hardly better than guessing there. A spec
+            ``package.module:factory`` runs that code.
+        source: Labelled images: a folder of class folders, a DataLoader, a data set of (image, label) or dictionary
+            rows, or (images, labels).
+        target: Unlabelled images: a folder of images, or any of the above; labels beside the images are not read.
+        target_labels: Labelled target images: whatever ``source`` can be, or a CSV file of paths and classes. All
+            methods but ``source_only`` learn from them as well.
+        evaluate: Labelled images that score the result and are never trained on; images that are among
+            ``target_labels`` are left out.
+        out: A new run directory for configuration, metrics, adapter, network and report. None writes nothing.
+        method: How to adapt; ``"rpt"`` unless given here or in ``config``.
+        steps: Steps of the adaptation; chosen by the size of the data if not given.
+        config: All settings as one object, instead of ``settings``.
+        resume: Go on with the stopped run in ``out`` with the configuration recorded there; give the same model,
+            data and callbacks.
+        classes: Names of the classes, in the order of the network's outputs.
+        train_source_first: Whether to train the network on the source first; None finds out whether it needs it.
+        callbacks: Callbacks of the adaptation (:class:`residapt.Callback`).
+        tensorboard: Write event files into ``out``.
+        trust_code: Allow code that the files of a run name as their network.
+        verbose: Show progress and messages on the standard error stream.
+        console: A ``rich`` console to show them on instead.
+        **settings: Settings of the configuration, by groups or with dots:
+            ``seed=1, rank={"weight": 0.5}, **{"pretrain.steps": 500}``.
 
-    A network given as an object is copied. It is trained on the source first if it does hardly better than guessing
-    there; ``train_source_first`` decides otherwise. ``method`` is ``rpt`` unless it is given here or in ``config``.
-    A spec ``package.module:factory`` runs that code; where the files of a run say so, ``trust_code`` must allow it.
-    ``settings`` are those of the configuration, by groups or with dots, as in
-    ``adapt(..., seed=1, rank={"weight": 0.5}, **{"source.steps": 500})``.
+    Returns:
+        The finished run.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = adapt(nn.Linear(6, 2), source=(x, y), target=x + 0.5, steps=2, verbose=False,
+        ...             **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> run.network(x).shape
+        torch.Size([60, 2])
     """
-    if resume:
-        given = _recorded(out, method, steps, config, settings)
-    else:
-        given = _config(model, method, steps, config, settings)
+    if not isinstance(model, (nn.Module, str)):
+        raise ConfigError(
+            f"adapt: model is a {type(model).__name__}. Give a torch.nn.Module (of a state dict: build the network and "
+            "load it first) or a model spec such as 'timm:resnet50'."
+        )
+    given = (
+        _recorded(out, method, steps, config, settings) if resume else _config(model, method, steps, config, settings)
+    )
     request = Request(
         config=given,
         source=source,
@@ -116,7 +169,8 @@ def adapt(
         train_source=train_source_first,
         out=None if out is None else Path(out),
         resume=resume,
-        console=console or Console(stderr=True),
+        console=console or Console(stderr=True, quiet=not verbose),
+        callbacks=callbacks,
         tensorboard=tensorboard,
         trust_code=trust_code or given.model.spec == model,
     )
@@ -124,17 +178,17 @@ def adapt(
 
 
 def run_request(request: Request) -> AdaptedRun:
-    """Check everything, then make the run directory and go through the stages."""
-    plan = prepare(request)
+    """Check everything, then create the run directory and go through the stages."""
+    setup = prepare(request)
     run = None
     if request.out is not None:
-        new = plan.engine.is_main and not request.resume
+        new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
-    plan.engine.wait()
-    begin(plan, run)
-    network = source_stage(plan, run)
-    adapted = adapt_stage(plan, run, network)
-    return AdaptedRun(finish(plan, run, network, adapted), run)
+    setup.engine.wait()
+    begin(setup, run)
+    network = source_stage(setup, run)
+    adapted = adapt_stage(setup, run, network)
+    return AdaptedRun(finish(setup, run, network, adapted), run)
 
 
 def _recorded(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import copy
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from residapt.config import Config
+from residapt.data.domains import DomainPair
 from residapt.data.preprocess import PHOTOGRAPH
-from residapt.settings import Settings
+from residapt.distributed import Engine
+from residapt.methods.fit import make_trainer, source_pair
+from residapt.run.networks import OWN
+from residapt.run.request import Setup
+from residapt.train import Callback, Method, TrainConfig
+from residapt.train.early_stopping import EarlyStop
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
 ADAPT_EPOCHS, ADAPT_STEPS = 15, (300, 2000)
@@ -18,17 +26,24 @@ SOURCE_SHARE = 0.4
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
 EVALUATIONS = 5
-"""Looks at the label-free scores in a run."""
+"""Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
-"""Looks of the health monitor at predictions."""
+"""Evaluations of the health monitor in a run."""
 STEPS_PER_CHECK = 30
-"""Fewest steps between two looks at the held-out source images."""
+"""Fewest steps between two evaluations on the held-out source images."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
 """Proximal steps in a run."""
 SHRINKAGE = 0.06
 """t of Eq. 12 times the number of proximal steps, which decides how far ranks fall, however long a run is."""
+
+PROBES = 5
+"""Steps that are timed; the first one warms up and does not count."""
+OVERHEAD = 1.2
+"""Time of a run divided by that of its steps alone: held-out images, scores and health are evaluated in between."""
+PATIENCE = 20.0
+"""Seconds after which timing ends."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +63,14 @@ def fill_in(given: Config, facts: Facts) -> Config:
     fill = partial(_fill, given=given)
     config = fill(given, group="data", image_size=facts.size, channels=facts.channels)
     if facts.size >= PHOTOGRAPH:
-        config = fill(config, group="source", batch_size=32)
+        config = fill(config, group="pretrain", batch_size=32)
         config = fill(config, group="train", batch_size=32)
     if facts.size >= PHOTOGRAPH and facts.channels == 3 and config.data.augment:
         config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
     if facts.pretrained:
-        config = fill(config, group="source", lr=2e-4, head=5.0)
-    steps = _between(SOURCE_EPOCHS * facts.source_images / config.source.batch_size, SOURCE_STEPS)
-    config = fill(config, group="source", steps=steps)
+        config = fill(config, group="pretrain", lr=2e-4, head=5.0)
+    steps = _between(SOURCE_EPOCHS * facts.source_images / config.pretrain.batch_size, SOURCE_STEPS)
+    config = fill(config, group="pretrain", steps=steps)
     larger = max(facts.source_images, facts.target_images)
     steps = _between(ADAPT_EPOCHS * larger / config.train.batch_size, ADAPT_STEPS)
     config = fill(config, group="train", steps=steps)
@@ -77,11 +92,11 @@ def by_steps(config: Config, given: Config) -> Config:
         evaluate_every=max(1, steps // EVALUATIONS),
         checkpoint_every=max(1, steps // 10),
     )
-    checks = (config.source.steps or 0) // STEPS_PER_CHECK
-    config = fill(config, group="source", checks=max(1, min(config.source.checks, checks)))
+    checks = (config.pretrain.steps or 0) // STEPS_PER_CHECK
+    config = fill(config, group="pretrain", checks=max(1, min(config.pretrain.checks, checks)))
     config = fill(config, group="health", checks=HEALTH_CHECKS)
-    config = fill(config, group="rank", every=max(1, min(config.rank.every, steps // PROX_STEPS)))
-    return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.rank.every))
+    config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
+    return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
 
 @dataclass(frozen=True)
@@ -101,33 +116,28 @@ def limit_steps(config: Config, given: Config, pace: Pace, trains_source: bool) 
         return config, ()
     seconds = 60.0 * config.minutes
     notes: list[str] = []
-    if trains_source and is_default(given, "source", "steps"):
-        assert config.source.steps is not None
-        config, note = _limit(config, "source", config.source.steps, pace.source, SOURCE_SHARE * seconds)
+    if trains_source and not given.is_set("pretrain", "steps"):
+        assert config.pretrain.steps is not None
+        config, note = _limit(config, "pretrain", config.pretrain.steps, pace.source, SOURCE_SHARE * seconds)
         notes += note
     if trains_source:
-        seconds -= (config.source.steps or 0) * pace.source
-    if is_default(given, "train", "steps"):
+        seconds -= (config.pretrain.steps or 0) * pace.source
+    if not given.is_set("train", "steps"):
         config, note = _limit(config, "train", config.train.steps, pace.adapt, seconds)
         notes += note
     return config, tuple(notes)
-
-
-def is_default(config: Settings, group: str, name: str) -> bool:
-    """Whether nobody has set a setting."""
-    return name not in getattr(config, group).model_fields_set
 
 
 def _limit(config: Config, group: str, steps: int, pace: float, seconds: float) -> tuple[Config, list[str]]:
     most = max(int(seconds / max(pace, 1e-9)), FEWEST_STEPS)
     if most >= steps:
         return config, []
-    what = "source training" if group == "source" else "adaptation"
+    what = "source training" if group == "pretrain" else "adaptation"
     note = (
         f"{what} takes {most} steps instead of {steps}, because a step takes {pace:.1f} s here and training may take "
         f"{config.minutes:g} minutes. For more, set minutes or {group}.steps."
     )
-    return _update(config, group, {"steps": most}), [note]
+    return config.with_group(group, steps=most), [note]
 
 
 def _between(value: float, limits: tuple[int, int]) -> int:
@@ -135,9 +145,75 @@ def _between(value: float, limits: tuple[int, int]) -> int:
 
 
 def _fill(config: Config, *, given: Config, group: str, **values: Any) -> Config:
-    return _update(config, group, {name: v for name, v in values.items() if is_default(given, group, name)})
+    return config.with_group(group, **{name: v for name, v in values.items() if not given.is_set(group, name)})
 
 
-def _update(config: Config, group: str, values: Mapping[str, Any]) -> Config:
-    own: Settings = getattr(config, group)
-    return config.model_copy(update={group: own.model_copy(update=dict(values))})
+class _Clock(Callback):
+    """Remember how long each step took."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.taken: list[float] = []
+
+    def on_start(self, method: Method, step: int, steps: int) -> None:
+        self._begin = self._last = time.monotonic()
+
+    def on_step(self, method: Method, step: int) -> None:
+        now = time.monotonic()
+        self.taken.append(now - self._last)
+        self._last = now
+        if self.engine.any(now - self._begin > PATIENCE):
+            raise EarlyStop
+
+
+def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
+    """The setup with a complete configuration: steps by the size of the data, fewer where they would take too long."""
+    config = fill_in(given, facts)
+    adapt = _seconds_per_step(setup, config, config.method, setup.pair, config.train)
+    source = 0.0
+    notes: tuple[str, ...] = ()
+    if setup.train_source and config.minutes and not given.is_set("pretrain", "steps"):
+        alone = source_pair(setup.pair.source, setup.pair.balance)
+        source = _seconds_per_step(setup, config, "source_only", alone, source_settings(config))
+    if config.minutes:
+        config, notes = limit_steps(config, given, Pace(source, adapt), setup.train_source)
+    config = by_steps(config, given)
+    if setup.metadata.model is None:
+        config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
+    return replace(setup, config=config, notes=(*setup.notes, *notes))
+
+
+def source_settings(config: Config) -> TrainConfig:
+    """The loop's settings for training the source network."""
+    pretrain = config.pretrain
+    assert pretrain.steps is not None
+    values = {
+        "steps": pretrain.steps,
+        "batch_size": pretrain.batch_size,
+        "seed": config.train.seed,
+        "beta1": 0.9,
+        "network": {"lr": pretrain.lr, "weight_decay": pretrain.weight_decay},
+        "head": pretrain.head,
+        "channels_last": config.train.channels_last,
+        "log_every": max(1, min(50, pretrain.steps // 40)),
+    }
+    return TrainConfig.parse(values, where="pretrain")
+
+
+def _seconds_per_step(setup: Setup, config: Config, method: str, pair: DomainPair, train: TrainConfig) -> float:
+    """Time a few steps on a copy of the network; this also finds out whether the method works with it at all."""
+    clock = _Clock(setup.engine)
+    trainer = make_trainer(
+        method,
+        copy.deepcopy(setup.network),
+        pair,
+        method=config.method_config,
+        train=train.model_copy(update={"steps": min(PROBES, train.steps)}),
+        callbacks=[clock],
+        engine=setup.engine,
+    )
+    with suppress(EarlyStop):
+        trainer.run()
+    counted = clock.taken[1:] or clock.taken or [0.0]
+    # Every process must come to the same number of steps.
+    return setup.engine.average_values({"pace": OVERHEAD * sum(counted) / len(counted)})["pace"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,9 @@ from residapt.evaluate.guard import compare
 from residapt.evaluate.scores import SCORES
 from residapt.report import write_report
 from residapt.run.along import scores_of
-from residapt.run.label_scores import LabelScores, Stage, score_labelled
 from residapt.run.pictures import changed_predictions, project, unusual_images
-from residapt.run.request import Plan
+from residapt.run.request import Setup
+from residapt.run.scoring import LabelScores, Stage, score_labelled
 from residapt.run.stages import Adapted
 from residapt.storage import base_hashes, save_pretrained
 from residapt.storage.model_file import write_model
@@ -37,36 +38,38 @@ class Finished:
     summary: RunSummary
     method: Method
     source: nn.Module
-    plan: Plan
+    setup: Setup
 
-    def handed_out(self) -> nn.Module:
-        """The plain network for the target: the adapted one, or the source network where that looks better."""
-        if self.summary.verdict.handed_out == "source":
-            return self.source
+    def adapted(self) -> nn.Module:
+        """The adapted streams, merged into a plain network for the target."""
         return self.method.target_model()
 
+    def selected(self) -> nn.Module:
+        """The plain network for the target that was selected: the adapted one, or the source network."""
+        return self.source if self.summary.verdict.selected == "source" else self.adapted()
 
-def finish(plan: Plan, run: RunDirectory | None, source: nn.Module, adapted: Adapted) -> Finished:
-    """Score before and after, decide which network is handed out, and write the files."""
+
+def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: Adapted) -> Finished:
+    """Score before and after, select one of the networks, and write the files."""
     started = time.monotonic()
     source.eval()
     adapted.method.eval()
-    before, after = _evidence(plan, source, adapted.method)
-    verdict = _judge(plan, before, after)
+    before, after = _evidence(setup, source, adapted.method)
+    verdict = _judge(setup, before, after)
     temperatures = _temperatures(before, after)
-    scored = score_labelled(plan, source, adapted.method, temperatures)
-    plan.seconds["scoring"] = time.monotonic() - started
-    summary = _summary(plan, adapted, before, after, verdict, scored)
-    finished = Finished(summary, adapted.method, source, plan)
-    if run is not None and plan.engine.is_main:
+    scored = score_labelled(setup, source, adapted.method, temperatures)
+    setup.seconds["scoring"] = time.monotonic() - started
+    summary = _summary(setup, adapted, before, after, verdict, scored)
+    finished = Finished(summary, adapted.method, source, setup)
+    if run is not None and setup.engine.is_main:
         _write(finished, run)
     return finished
 
 
-def _evidence(plan: Plan, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
-    plain = plain_streams(source, plan.config.transform.features)
-    before = collect(plain, plan.held_out, plan.seen, target_stream="source", device=plan.device)
-    after = collect(method.two, plan.held_out, plan.seen, target_stream="target", device=plan.device)
+def _evidence(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
+    plain = plain_streams(source, setup.config.method_config.transform.features)
+    before = collect(plain, setup.held_out, setup.seen, target_stream="source", device=setup.device)
+    after = collect(method.two, setup.held_out, setup.seen, target_stream="target", device=setup.device)
     return before, after
 
 
@@ -76,53 +79,59 @@ def _temperatures(before: Evidence, after: Evidence) -> dict[Stage, float]:
     return {stage: fit_temperature(seen.source_logits, seen.source_labels) for stage, seen in stages}
 
 
-def _judge(plan: Plan, before: Evidence, after: Evidence) -> Verdict:
+def _judge(setup: Setup, before: Evidence, after: Evidence) -> Verdict:
     judged = compare(before, after)
-    back = judged.helped is False and not plan.config.force
-    return Verdict(helped=judged.helped, handed_out="source" if back else "adapted", reasons=judged.reasons)
+    forced = judged.helped is False and setup.config.force
+    back = judged.helped is False and not setup.config.force
+    return Verdict(
+        helped=judged.helped,
+        selected="source" if back else "adapted",
+        reasons=judged.reasons,
+        chosen_by="force" if forced else "guard",
+    )
 
 
 def _summary(
-    plan: Plan,
+    setup: Setup,
     adapted: Adapted,
     before: Evidence,
     after: Evidence,
     verdict: Verdict,
     scored: LabelScores,
 ) -> RunSummary:
-    names = tuple(name for name in SCORES if name != "devn" or plan.config.select == name)
+    names = tuple(name for name in SCORES if name != "devn" or setup.config.select == name)
     first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
     unusual = unusualness(after).argsort(descending=True, stable=True)
     notes = list(adapted.notes)
-    if len(plan.sample) < len(plan.target):
-        notes.append(f"scores and changes were found on {len(plan.sample)} of {len(plan.target)} target images.")
+    if len(setup.sample) < len(setup.target):
+        notes.append(f"scores and changes were found on {len(setup.sample)} of {len(setup.target)} target images.")
     return RunSummary(
         version=__version__,
-        method=plan.config.method,
-        model=plan.config.model.spec,
-        classes=plan.classes,
-        input=plan.input,
-        seconds={stage: round(value, 3) for stage, value in plan.seconds.items()},
-        source_images=len(plan.pair.source.images) + len(plan.held_out.images),
-        target_images=len(plan.target),
-        labelled_images=len(plan.labelled),
+        method=setup.config.method,
+        model=setup.config.model.spec,
+        classes=setup.classes,
+        input=setup.input,
+        seconds={stage: round(value, 3) for stage, value in setup.seconds.items()},
+        source_images=len(setup.pair.source.images) + len(setup.held_out.images),
+        target_images=len(setup.target),
+        labelled_images=len(setup.labelled),
         verdict=verdict,
         scores={name: (first[name], second[name]) for name in first if name in second},
         accuracies=scored.accuracies,
         detections=scored.detections,
         ranks=layer_ranks(adapted.method.two),
         parameters=_parameters(adapted.method),
-        frequencies=_frequencies(plan, old, new, adapted.method),
-        changed=changed_predictions(old, new, plan.target, plan.sample, plan.classes, plan.input),
-        changed_count=round(changed * len(plan.target)),
+        frequencies=_frequencies(setup, old, new, adapted.method),
+        changed=changed_predictions(old, new, setup.target, setup.sample, setup.classes, setup.input),
+        changed_count=round(changed * len(setup.target)),
         projection=project(before, after),
         notes=notes,
         selected=adapted.selected,
         temperature=fit_temperature(after.source_logits, after.source_labels),
         calibrations=scored.calibrations,
-        unusual=unusual_images(unusual, new, plan.target, plan.sample, plan.classes, plan.input),
+        unusual=unusual_images(unusual, new, setup.target, setup.sample, setup.classes, setup.input),
         unusual_count=int(beyond_source(after).sum()),
     )
 
@@ -153,10 +162,10 @@ def _count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _frequencies(plan: Plan, before: Tensor, after: Tensor, method: Method) -> dict[str, list[float]]:
-    labels = torch.cat([plan.pair.source.labels, plan.held_out.labels])
+def _frequencies(setup: Setup, before: Tensor, after: Tensor, method: Method) -> dict[str, list[float]]:
+    labels = torch.cat([setup.pair.source.labels, setup.held_out.labels])
     named = {"source": labels, "target_before": before.argmax(1), "target_after": after.argmax(1)}
-    count = len(plan.classes)
+    count = len(setup.classes)
     shares = {name: torch.bincount(values, minlength=count).double() / len(values) for name, values in named.items()}
     found = {name: values.tolist() for name, values in shares.items()}
     if "prior" in (known := method.record()):
@@ -166,25 +175,29 @@ def _frequencies(plan: Plan, before: Tensor, after: Tensor, method: Method) -> d
 
 def _write(finished: Finished, run: RunDirectory) -> None:
     """The summary comes after what it describes, so that a run with a summary is a whole run."""
-    plan = finished.plan
-    network = finished.handed_out()
-    method = "source_only" if finished.summary.verdict.handed_out == "source" else plan.config.method
-    write_model(network, run.model, plan.metadata.model_copy(update={"method": method}))
+    setup = finished.setup
+    if finished.summary.verdict.selected == "source":
+        # The adapted network is kept, for residapt accept, but where nothing takes it for the result.
+        write_model(finished.source, run.model, setup.metadata.model_copy(update={"method": "source_only"}))
+        model, adapter = run.rejected / run.model.name, run.rejected / run.adapter.name
+    else:
+        shutil.rmtree(run.rejected, ignore_errors=True)
+        model, adapter = run.model, run.adapter
+    write_model(finished.adapted(), model, setup.metadata)
     if type(finished.method.two) is TwoStream:
-        # An adapter that the guard has turned down is kept, but nothing takes it for the result.
-        turned_down = finished.summary.verdict.handed_out == "source"
-        write_adapter(finished, run.adapter.with_name("adapter-turned-down") if turned_down else run.adapter)
+        write_adapter(finished, adapter, overwrite=True)
     write_summary(finished.summary, run.summary)
     write_report(run)
 
 
-def write_adapter(finished: Finished, folder: Path) -> None:
+def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:
     """The adapter on the source network, which it carries where training has changed it."""
-    plan = finished.plan
+    setup = finished.setup
     save_pretrained(
         finished.method.two,
         folder,
-        metadata=plan.metadata,
-        base="included" if plan.config.train_source else "reference",
+        metadata=setup.metadata,
+        base="included" if setup.config.method_config.train_source else "reference",
         original=base_hashes(finished.source),
+        overwrite=overwrite,
     )

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from residapt.config import Config, load_config
+from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
@@ -76,6 +76,7 @@ def form_of(config: Config, module: nn.Module | None) -> InputSpec:
 def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Network:
     """The network that the configuration names, with its weights or those of its base."""
     model = config.model
+    downloads = takes_published_weights(model)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(config.seed, "network"))
         module = build_model(
@@ -83,7 +84,8 @@ def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Ne
             num_classes=len(classes),
             in_channels=form.channels,
             image_size=config.data.image_size,
-            weights=Path(model.weights) if model.weights else None,
+            weights=None if model.weights in (None, "none") else Path(model.weights),
+            pretrained=downloads,
         )
         if model.bottleneck is not None:
             module = with_bottleneck(module, num_classes=len(classes), width=model.bottleneck)
@@ -91,8 +93,14 @@ def build_network(config: Config, form: InputSpec, classes: Sequence[str]) -> Ne
         standardised(module)
     if model.base is not None:
         _load_base(module, Path(model.base), classes)
-    pretrained = model.weights is not None or model.base is not None or model.spec.startswith("hf:")
+    hub = model.spec.startswith("hf:") and model.weights != "none"
+    pretrained = downloads or hub or model.weights not in (None, "none") or model.base is not None
     return Network(module, pretrained, trained=model.base is not None)
+
+
+def takes_published_weights(model: ModelConfig) -> bool:
+    """Whether the network starts from the weights that timm or torchvision publish: unless others are given."""
+    return model.weights is None and model.base is None and model.spec.startswith(("timm:", "torchvision:"))
 
 
 def given_network(config: Config, module: nn.Module) -> Network:
@@ -103,7 +111,7 @@ def given_network(config: Config, module: nn.Module) -> Network:
 
 @torch.no_grad()
 def count_outputs(module: nn.Module, example: Tensor) -> int:
-    """How many classes a network tells apart, found by a pass; errors of the pass are told with the input's shape."""
+    """Number of outputs of a network, found by a forward pass; its errors are raised with the input's shape."""
     training = module.training
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""What people look at: target images whose class changed, and both domains in two dimensions."""
+"""Pictures for the report: target images whose class changed, and both domains in two dimensions."""
 
 from __future__ import annotations
 

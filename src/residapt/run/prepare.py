@@ -6,23 +6,23 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from residapt.config import Config
 from residapt.data.domains import DomainPair, Labelled
-from residapt.data.labelled_target import check_unchanged, open_few, records_of, with_few
+from residapt.data.folders import ClassFolders, scan_labelled, scan_source, scan_target
+from residapt.data.labelled_target import check_few, check_unchanged, open_few, records_of, with_few
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
-from residapt.errors import DataError, ModelError
+from residapt.errors import ConfigError, DataError, ModelError
 from residapt.evaluate.evidence import subset
 from residapt.evaluate.metrics import check_positive
 from residapt.methods.fit import example_of
 from residapt.models import InputSpec
-from residapt.run.checks import check_request, classes_of_folders
-from residapt.run.defaults import Facts
+from residapt.run.defaults import Facts, complete
 from residapt.run.networks import (
     Network,
     accuracy_of,
@@ -32,9 +32,8 @@ from residapt.run.networks import (
     given_network,
     with_base,
 )
-from residapt.run.pace import decide
-from residapt.run.request import Plan, Request
-from residapt.run.scored import evaluation_set, unlabelled
+from residapt.run.request import DATA, Request, Setup, check_request
+from residapt.run.scoring import doubtful_data, evaluation_set, unlabelled
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
 
@@ -58,39 +57,48 @@ class _Data:
         return (*self.source.images.notes, *self.target.notes, *(note for notes in others for note in notes))
 
 
-def prepare(request: Request) -> Plan:
+class _Given(NamedTuple):
+    """The data of a request, its folders scanned: once, and before any network is built."""
+
+    source: Any
+    target: Any
+    target_files: tuple[Path, ...] | None
+    evaluate: Any
+    labelled: Any
+
+
+def prepare(request: Request) -> Setup:
     """Everything a run needs, or an error that says what is wrong with what was given."""
     started = time.monotonic()
-    config = _with_places(with_base(request.config), request)
+    config = with_base(request.config)
     check_request(request, config)
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
     reading = Reading(form, config.data.augment, config.data.cache * 1e9)
-    classes = classes_of_folders(request)
-    source = None if classes else open_source(request.source, reading, request.classes)
-    network = _network(request, config, form, classes or (source.classes if source else ()))
+    given = _scan(request)
+    folders = isinstance(given.source, ClassFolders)
+    source = None if folders else open_source(given.source, reading, request.classes)
+    network = _network(request, config, form, source.classes if source else given.source.classes)
     with _status(request, "reading and checking the images ..."):
-        source = source or open_source(request.source, reading, request.classes)
-        data = _open(request, reading, source)
-    plan, facts = _assemble(request, config, engine, network, form, data)
+        source = source or open_source(given.source, reading)
+        data = _open(given, reading, source)
+    setup, facts = _assemble(request, config, engine, network, form, data)
     if request.resume and request.out is not None:
-        check_unchanged(plan.labelled, RunDirectory(request.out).labelled)
-    plan = decide(plan, config, facts)
-    plan.seconds["reading"] = time.monotonic() - started
-    return plan
+        check_unchanged(setup.labelled, RunDirectory(request.out).labelled)
+    setup = complete(setup, config, facts)
+    setup.seconds["reading"] = time.monotonic() - started
+    return setup
 
 
-def _with_places(config: Config, request: Request) -> Config:
-    """The configuration with the folders that are used, so that a run can be repeated from anywhere."""
-    places = {name: getattr(request, name) for name in ("source", "target", "target_labels", "evaluate")}
-    files = {"weights": config.model.weights, "base": config.model.base}
-    data = config.data.model_copy(update={name: _absolute(value) for name, value in places.items()})
-    model = config.model.model_copy(update={name: _absolute(value) for name, value in files.items()})
-    return config.model_copy(update={"data": data, "model": model})
-
-
-def _absolute(place: Any) -> str | None:
-    return str(Path(place).absolute()) if isinstance(place, (str, Path)) else None
+def _scan(request: Request) -> _Given:
+    source, target, labelled, evaluate = (request.data(name) for name in DATA)
+    files = scan_target(Path(target)) if isinstance(target, str) else None
+    if isinstance(source, str):
+        source = scan_source(Path(source))
+        check_few(labelled, target, source.classes)
+        if isinstance(evaluate, str):
+            evaluate = scan_labelled(Path(evaluate), source.classes)
+    return _Given(source, target, files, evaluate, labelled)
 
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
@@ -99,33 +107,34 @@ def _network(request: Request, config: Config, form: InputSpec, classes: tuple[s
     return build_network(config, form, classes)
 
 
-def _open(request: Request, reading: Reading, source: OpenLabelled) -> _Data:
+def _open(given: _Given, reading: Reading, source: OpenLabelled) -> _Data:
     scored = few = None
-    if request.evaluate is not None:
-        scored = open_evaluation(request.evaluate, reading, source.classes)
-    if request.target_labels is not None:
-        few = open_few(request.target_labels, request.target, reading, source.classes)
-    return _Data(source, open_target(request.target, reading), scored, few)
+    if given.evaluate is not None:
+        scored = open_evaluation(given.evaluate, reading, source.classes)
+    if given.labelled is not None:
+        few = open_few(given.labelled, given.target, reading, source.classes)
+    return _Data(source, open_target(given.target, reading, given.target_files), scored, few)
 
 
 def _assemble(
     request: Request, config: Config, engine: Engine, network: Network, form: InputSpec, data: _Data
-) -> tuple[Plan, Facts]:
+) -> tuple[Setup, Facts]:
     kept, held = stratified_split(data.source.labels, config.data.holdout, config.seed)
     if not len(held):
         raise DataError("every class of the source has a single image, so none can be held out. Add images.")
     example = example_of(data.source.images.plain)
+    _check_shapes(config, data, example)
     network.module.to(engine.device)
     _check_network(network, example.to(engine.device), data.source.classes)
     held_out = part_of(data.source.plain, held)
     train_source, notes = _needs_training(request, network, held_out, engine)
     check_positive(config.data.positive, data.source.classes)
     evaluation, more = evaluation_set(
-        request.evaluate, data.scored, source=data.source, target=data.target, few=data.few
+        request.data("evaluate"), data.scored, source=data.source, target=data.target, labelled=data.few
     )
     rest, also = unlabelled(data.target, data.few)
     shape = _input(form, example)
-    plan = Plan(
+    setup = Setup(
         config=config,
         network=network.module,
         train_source=train_source,
@@ -140,11 +149,12 @@ def _assemble(
         evaluation=evaluation,
         engine=engine,
         console=request.console,
-        notes=(*data.notes, *notes, *more, *also),
+        callbacks=tuple(request.callbacks),
+        notes=(*data.notes, *doubtful_data(data.source, data.target), *notes, *more, *also),
         tensorboard=request.tensorboard,
         resume=request.resume,
     )
-    return plan, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
+    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
 
 
 def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainPair:
@@ -160,6 +170,26 @@ def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainP
         )
     few = Labelled(data.few.images.train, data.few.labels)
     return DomainPair(source, with_few(data.target, data.few.images), few, config.data.balance)
+
+
+def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:
+    """Refuse a target of another shape than the source, and changes of images where there are no images."""
+    shape = tuple(example.shape[1:])
+    target = tuple(example_of(data.target.plain).shape[1:])
+    if target != shape:
+        raise DataError(
+            f"target: images have shape {target}, but those of the source {shape}. Bring all images to one shape."
+        )
+    if len(shape) == 3:
+        return
+    method = config.method_config
+    if method.consistency.weight > 0:
+        raise ConfigError(
+            f"consistency.weight = {method.consistency.weight:g} (recipe '{config.recipe}') changes images at random, "
+            f"but the source has shape {shape} for each sample. Set consistency.weight=0."
+        )
+    if method.augment.build() is not None:
+        raise ConfigError(f"augment changes images at random, but each source sample has shape {shape}. Leave it out.")
 
 
 def _check_network(network: Network, example: Tensor, classes: tuple[str, ...]) -> None:
@@ -185,7 +215,7 @@ def _needs_training(
         return False, ()
     note = (
         f"the network is right on {right:.0f} % of the held-out source images, where guessing gives {guess:.0f} %: "
-        "it is trained on the source first. Set train_source to decide otherwise."
+        "it is trained on the source first. Set train_source_first to decide this yourself."
     )
     return True, (note,)
 

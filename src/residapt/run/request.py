@@ -17,21 +17,37 @@ from residapt.data.labelled_target import LabelRecord
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
 from residapt.distributed import Engine
+from residapt.errors import ConfigError
 from residapt.evaluate.predict import Evaluation
+from residapt.evaluate.scores import SCORES
+from residapt.methods import check_method
 from residapt.models import InputSpec
+from residapt.models.trust import refuse_code
+from residapt.run.checks import check_output, check_places
 from residapt.storage.metadata import AdapterMetadata
+from residapt.train import Callback
+from residapt.train.tensorboard import check_tensorboard
+
+DATA = ("source", "target", "target_labels", "evaluate")
+"""Data of a run: a folder, which belongs to the configuration, or an object, which belongs to the request."""
+FILES = ("weights", "base")
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a user asks for; source, target and evaluate are anything that :mod:`residapt.data.sources` opens."""
+    """What a user asks for.
+
+    Folders have one home, ``config.data``: those given as ``source``, ``target``, ``target_labels`` or ``evaluate``
+    are moved there as absolute paths. What stays in these fields are objects: loaders, data sets, tensors.
+    """
 
     config: Config
     source: Any = None
     target: Any = None
     target_labels: Any = None
-    """A few labelled target images: what source can be, or a file with paths and classes."""
+    """Labelled target images."""
     evaluate: Any = None
+    """Labelled images that only score the result."""
     model: nn.Module | None = None
     """A network as an object; None builds the one that the configuration names."""
     classes: Sequence[str] | None = None
@@ -41,14 +57,56 @@ class Request:
     resume: bool = False
     """Go on with the run in ``out`` instead of starting one there."""
     console: Console = field(default_factory=lambda: Console(quiet=True))
+    callbacks: Sequence[Callback] = ()
+    """Callbacks of the adaptation, besides those of the run itself."""
     tensorboard: bool = False
     trust_code: bool = False
     """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
 
+    def __post_init__(self) -> None:
+        data = {name: getattr(self.config.data, name) for name in DATA}
+        for name in DATA:
+            value = getattr(self, name)
+            if isinstance(value, (str, Path)):
+                data[name] = str(value)
+                object.__setattr__(self, name, None)
+            elif value is not None:
+                data[name] = None
+        files = {name: getattr(self.config.model, name) for name in FILES}
+        config = self.config.with_group("data", **{name: _absolute(value) for name, value in data.items()})
+        config = config.with_group("model", **{name: _absolute(value) for name, value in files.items()})
+        object.__setattr__(self, "config", config)
+
+    def data(self, name: str) -> Any:
+        """The data of a name: an object, a folder or nothing."""
+        own = getattr(self, name)
+        return own if own is not None else getattr(self.config.data, name)
+
+
+def check_request(request: Request, config: Config) -> None:
+    """Refuse unknown names, missing parts and places that cannot be used."""
+    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
+    check_method(config.method)
+    if request.model is None:
+        where = f"run '{request.out}'" if request.resume else "the configuration or base run"
+        refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
+    if config.select != "last" and config.select not in SCORES:
+        raise ConfigError(f"--select {config.select!r} is not a score. Use last, or one of: {', '.join(SCORES)}.")
+    if request.tensorboard:
+        check_tensorboard()
+        if request.out is None:
+            raise ConfigError("tensorboard=True needs an output folder for its event files: give out=.")
+    if request.out is not None and not request.resume:
+        check_output(request.out)
+
+
+def _absolute(place: str | None) -> str | None:
+    return place if place in (None, "none") else str(Path(place).absolute())
+
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A run that can begin: nothing has been written yet, and nothing about the input can fail any more."""
+class Setup:
+    """Everything that a run needs, read and checked; nothing has been written yet."""
 
     config: Config
     """Complete: every choice is made."""
@@ -63,18 +121,21 @@ class Plan:
     """Source images that are not trained on."""
     target: OpenImages
     sample: Tensor
-    """Which target images are looked at for scores."""
+    """Indices of the target images that the scores are computed on."""
     unlabelled: Tensor
-    """Which target images no label was given for: those that the health monitor looks at."""
+    """Indices of the target images without a given label: those of the health monitor."""
     labelled: tuple[LabelRecord, ...]
     """The labelled target images."""
     evaluation: Evaluation | None
     engine: Engine
     console: Console
+    callbacks: Sequence[Callback] = ()
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
     resume: bool = False
-    """Whether the run was begun by another process, and goes on."""
+    """Whether the run was started by an earlier process, and goes on."""
+    warnings: list[str] = field(default_factory=list)
+    """Further notes, found as the run goes on."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time by stage; filled as the run goes on."""
 
@@ -96,10 +157,10 @@ class Plan:
 
     @property
     def seen(self) -> Images:
-        """The target images that are looked at for scores."""
+        """The target images that the scores are computed on."""
         return Part(self.target.plain, self.sample)
 
     def say(self, text: str) -> None:
-        """Tell the person at the terminal, once however many processes there are."""
+        """Print to the terminal, in one process only."""
         if self.engine.is_main:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)

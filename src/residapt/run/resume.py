@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from residapt.config import Config, load_config, read_toml
 from residapt.errors import ConfigError
@@ -45,16 +46,20 @@ def resumable(trainer: Trainer, run: RunDirectory | None, stage: str, *, every: 
                 item.close()
 
 
-def recorded_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+def recorded_config(path: Path, overrides: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> Config:
     """The configuration of a run that is to go on, with what is changed for the rest of it.
 
     A run that has finished is refused: there is nothing left to do.
     """
     run = RunDirectory.open(path)
     if run.summary.exists():
-        raise ConfigError(f"run '{path}' has finished. See {run.report.name} there, or start another with a new -o.")
-    fixed = ("model.", "data.", "method", "seed", "transform.", "train.seed", "train.optimizer")
-    for text in overrides:
+        raise ConfigError(
+            f"run '{path}' has finished. See {run.report.name} there; residapt accept and reject change which of its "
+            "networks is selected. For other settings start another run with a new -o (--base spares the source "
+            f"training: --base {path})."
+        )
+    fixed = ("model.", "data.", "method=", "recipe", "seed", "transform.", "train.seed", "train.optimizer")
+    for text in (*overrides, *(f"{key}={value}" for key, value in (options or {}).items())):
         if text.startswith(fixed):
-            raise ConfigError(f"--set {text} would make another run of '{path}'. Start it with a new -o.")
-    return load_config(run.config, overrides)
+            raise ConfigError(f"{text} would make another run of '{path}'. Start it with a new -o.")
+    return load_config(run.config, overrides, options=options)

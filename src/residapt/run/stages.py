@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from residapt.config import Config, load_config, write_config
+from residapt.config import load_config, write_config
 from residapt.data.labelled_target import write_records
+from residapt.errors import TrainingError
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.rounds import Round, in_rounds
 from residapt.models import load_weights
 from residapt.run.along import ScoresAlong
-from residapt.run.networks import logits_in
-from residapt.run.pace import source_settings
-from residapt.run.request import Plan
+from residapt.run.defaults import source_settings
+from residapt.run.networks import accuracy_of, logits_in
+from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
@@ -42,8 +43,12 @@ SAVES = 10
 """Checkpoints while the source network is trained."""
 
 
+ENOUGH = 20
+"""Held-out source images from which on a source network at chance ends the run; of fewer it is only remarked."""
+
+
 class Notes(Callback):
-    """Collect what people should know."""
+    """Collect messages for the summary."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
@@ -85,127 +90,162 @@ class Adapting:
         return self.trainer.method
 
 
-def begin(plan: Plan, run: RunDirectory | None) -> None:
-    """Write the configuration, and tell what was found out about the data; a run that goes on has told it."""
-    if plan.resume and run is not None:
-        if plan.engine.is_main and load_config(run.config) != plan.config:
+def begin(setup: Setup, run: RunDirectory | None) -> None:
+    """Write the configuration and the messages about the data; a run that goes on has written them already."""
+    if setup.resume and run is not None:
+        if setup.engine.is_main and load_config(run.config) != setup.config:
             with atomic_file(run.config, overwrite=True) as file:
-                write_config(plan.config, file)
+                write_config(setup.config, file)
         return
-    for note in plan.notes:
-        plan.say(f"note: {note}")
-    if run is None or not plan.engine.is_main:
+    for note in setup.notes:
+        setup.say(f"note: {note}")
+    if run is None or not setup.engine.is_main:
         return
-    if plan.labelled:
-        write_records(plan.labelled, run.labelled)
-    write_config(plan.config, run.config)
+    if setup.labelled:
+        write_records(setup.labelled, run.labelled)
+    write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
-    for note in plan.notes:
+    for note in setup.notes:
         metrics.write("notice", step=0, text=note)
 
 
-def source_stage(plan: Plan, run: RunDirectory | None) -> nn.Module:
+def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     """The source network: trained now, or as it was given."""
     started = time.monotonic()
-    network = plan.network
-    if plan.train_source:
-        network = _train_source(plan, run)
-    if run is not None and plan.engine.is_main and not (plan.resume and run.source.exists()):
-        metadata = plan.metadata.model_copy(update={"method": "source_only"})
+    network = setup.network
+    if setup.train_source:
+        network = _train_source(setup, run)
+    if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
+        metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(network, run.source, metadata)
-    plan.seconds["source"] = time.monotonic() - started
+    if setup.train_source or setup.config.model.base is not None:
+        _refuse_chance(setup, network)
+    setup.seconds["source"] = time.monotonic() - started
     return network
 
 
-def _train_source(plan: Plan, run: RunDirectory | None) -> nn.Module:
-    settings = source_settings(plan.config)
+def _refuse_chance(setup: Setup, network: nn.Module) -> None:
+    """A source network that only guesses cannot be adapted: the run ends here, unless that is allowed."""
+    labels = setup.held_out.labels
+    guess = float(labels.bincount().max()) / len(labels)
+    chance = 100.0 * (guess + (guess * (1.0 - guess) / len(labels)) ** 0.5)
+    right = accuracy_of(network.to(setup.device), setup.held_out, setup.device)
+    if right > chance:
+        return
+    found = f"the source network is right on {right:.1f} % of {len(labels)} held-out source images, where guessing "
+    found += f"gives {100 * guess:.1f} %"
+    if setup.config.pretrain.allow_chance or len(labels) < ENOUGH:
+        setup.warnings.append(f"{found}.")
+        setup.say(f"note: {found}.")
+        return
+    raise TrainingError(
+        f"{found}: there is nothing to adapt. Train it longer (pretrain.steps), start from pre-trained weights "
+        "(--weights) or check the labels; to adapt it all the same, --set pretrain.allow_chance=true."
+    )
+
+
+def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
+    settings = source_settings(setup.config)
     trainer = make_trainer(
         "source_only",
-        plan.network,
-        source_pair(plan.pair.source, plan.pair.balance),
-        method=plan.config,
+        setup.network,
+        source_pair(setup.pair.source, setup.pair.balance),
+        method=setup.config.method_config,
         train=settings,
-        callbacks=_listeners(plan, run, "source"),
-        engine=plan.engine,
+        callbacks=_listeners(setup, run, "source"),
+        engine=setup.engine,
     )
-    if plan.resume and run is not None and run.source.exists():
+    if setup.resume and run is not None and run.source.exists():
         load_weights(trainer.method.two.model, run.source)
         return merge_and_unload(trainer.method.two)
-    every = max(1, settings.steps // plan.config.source.checks)
-    patience = plan.config.source.patience
-    stopping = EarlyStopping(plan.held_out, every=every, patience=patience, balance=plan.pair.balance)
+    every = max(1, settings.steps // setup.config.pretrain.checks)
+    patience = setup.config.pretrain.patience
+    stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
-    plan.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
+    setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.two)
 
 
-def adapt_trainer(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapting:
+def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:
     """The trainer of a round of the second stage, not yet started, with what listens to it."""
-    config = plan.config
-    notes = Notes(plan.notes)
-    listeners = _listeners(plan, run, "adapt")
+    config = setup.config
+    notes = Notes((*setup.notes, *setup.warnings))
+    listeners = _listeners(setup, run, "adapt")
     # The same file for the scores: its clock is in the checkpoints, so that it goes on after a stop.
     metrics = next((item for item in listeners if isinstance(item, MetricsFile)), None)
     along = ScoresAlong(
-        plan.held_out,
-        plan.seen,
+        setup.held_out,
+        setup.seen,
         every=config.train.evaluate_every,
         select=config.select,
-        evaluation=plan.evaluation,
+        evaluation=setup.evaluation,
         metrics=metrics,
     )
     health = HealthMonitor(
-        plan.held_out,
-        plan.watched,
-        plan.classes,
+        setup.held_out,
+        setup.watched,
+        setup.classes,
         config.health,
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
     )
-    return Adapting(_round_trainer(plan, source, turn, [*listeners, health, along, notes]), along, notes)
-
-
-def _round_trainer(plan: Plan, source: nn.Module, turn: Round[Config], callbacks: Iterable[Callback]) -> Trainer:
-    return make_trainer(
-        plan.config.method,
-        copy.deepcopy(source),
-        plan.pair,
-        method=turn.settings,
-        train=turn.train,
-        callbacks=callbacks,
-        engine=plan.engine,
+    return Adapting(
+        _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks]), along, notes
     )
 
 
-def adapt_stage(plan: Plan, run: RunDirectory | None, source: nn.Module) -> Adapted:
+def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iterable[Callback]) -> Trainer:
+    return make_trainer(
+        setup.config.method,
+        copy.deepcopy(source),
+        setup.pair,
+        method=turn.settings,
+        train=turn.train,
+        callbacks=callbacks,
+        engine=setup.engine,
+    )
+
+
+def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
     started = time.monotonic()
     source.eval()
-    first = Round(plan.config, plan.config.train)
-    last, story = in_rounds(first, lambda turn: _adapt_once(plan, run, source, turn), plan.seen)
-    method, selected = last.along.chosen(last.method) if last.along else (last.method, "last")
+    last: Adapting | None = None
+
+    def adapt(turn: Round) -> Method:
+        nonlocal last
+        last = _adapt_once(setup, run, source, turn)
+        return last.method
+
+    method, story = in_rounds(Round(setup.config.method_config, setup.config.train), adapt, setup.seen)
+    assert last is not None
+    selected = "last"
+    if last.along is not None:
+        method, selected = last.along.selected(method)
     notes = last.notes.texts
     if len(story) > 1:
         moved = ", then by ".join(f"{done['moved']:.2f}" for done in story)
         notes.append(
             f"trained {len(story)} times, since the estimated class frequencies of the target moved by {moved}."
         )
-    plan.seconds["adaptation"] = time.monotonic() - started
+    setup.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes)
 
 
-def _adapt_once(plan: Plan, run: RunDirectory | None, source: nn.Module, turn: Round[Config]) -> Adapting:
+def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:
     stage, following = (_round_folder(number) for number in (turn.number, turn.number + 1))
     if run is not None and steps_in(run.checkpoint / following):
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
-        trainer = _round_trainer(plan, source, turn, ())
+        trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
         return Adapting(trainer)
     if turn.number:
-        plan.say(f"training again from the source network ({turn.number + 1}), for the class frequencies of the target")
-    adapting = adapt_trainer(plan, run, source, turn)
-    with resumable(adapting.trainer, run, stage, every=plan.config.train.checkpoint_every):
+        setup.say(
+            f"training again from the source network ({turn.number + 1}), for the class frequencies of the target"
+        )
+    adapting = adapt_trainer(setup, run, source, turn)
+    with resumable(adapting.trainer, run, stage, every=setup.config.train.checkpoint_every):
         adapting.trainer.run()
     return adapting
 
@@ -215,14 +255,14 @@ def _round_folder(number: int) -> str:
     return "adapt" if number == 0 else f"adapt-{number + 1}"
 
 
-def _listeners(plan: Plan, run: RunDirectory | None, stage: str) -> list[Callback]:
+def _listeners(setup: Setup, run: RunDirectory | None, stage: str) -> list[Callback]:
     """Progress, metrics and event files; in one process only."""
-    if not plan.engine.is_main:
+    if not setup.engine.is_main:
         return []
-    titles = {"source": "training the source network", "adapt": f"adapting ({plan.config.method})"}
-    listeners: list[Callback] = [ProgressBar(titles[stage], plan.console)]
+    titles = {"source": "training the source network", "adapt": f"adapting ({setup.config.method})"}
+    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console)]
     if run is not None:
         listeners.append(MetricsFile(run.metrics, stage=stage))
-        if plan.tensorboard:
+        if setup.tensorboard:
             listeners.append(TensorBoard(run.path / "tensorboard", stage))
     return listeners

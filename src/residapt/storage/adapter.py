@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from residapt.errors import ModelError
+from residapt.errors import ConfigError, ModelError
 from residapt.models.standardise import standardised
 from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS, AdapterConfig, Base, LayerRecord, read_config
 from residapt.storage.atomic import write_folder
@@ -42,17 +42,35 @@ def save_pretrained(
     metadata: AdapterMetadata,
     base: Base = "reference",
     original: Mapping[str, str] | None = None,
+    overwrite: bool = False,
 ) -> None:
-    """Write the adapter of a two-stream model into the folder ``path``.
+    """Write the adapter of a two-stream model into a folder.
 
-    ``base="reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
-    ``base="included"`` carries them: all, or those that differ from the ``original`` (see ``base_hashes``).
+    Args:
+        two: The streams.
+        path: The folder; it is created.
+        metadata: Method, classes and input of the network.
+        base: ``"reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
+            ``"included"`` carries them: all, or those that differ from the ``original``.
+        original: Hashes of the tensors of the original network (see ``base_hashes``).
+        overwrite: Replace an adapter that is there already.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> streams = TwoStream(network, left_rank=2, right_rank=2)
+        >>> metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
+        >>> save_pretrained(streams, "camera-7", metadata=metadata)
+        >>> load(network, "camera-7").ranks() == streams.ranks()
+        True
     """
     if type(two) is not TwoStream:
         raise ModelError(
             f"{type(two).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
             "Save the merged network: merge_and_unload(two)."
         )
+    path = Path(path)
+    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"adapter '{path}' exists already. Choose another folder, or give overwrite=True.")
     two = two.at_rest()
     records = _describe_source(two.model, base, original)
     blob = safetensors.torch.save(_collect(two, records))
@@ -66,14 +84,18 @@ def save_pretrained(
     )
     text = config.model_dump_json(indent=1)
     # The configuration comes last: it holds the hash of the weights, so that a torn pair of files is noticed.
-    write_folder(Path(path), {WEIGHTS: blob, CARD: model_card(config).encode(), CONFIG: text.encode()})
+    write_folder(path, {WEIGHTS: blob, CARD: model_card(config).encode(), CONFIG: text.encode()})
 
 
 def load(model: nn.Module, path: Path | str) -> TwoStream:
-    """The two-stream model of an adapter on its base network; another network is rejected.
+    """The two-stream model of an adapter on its base network, in evaluation mode; another network is rejected.
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
     base cost little more memory than the base. Batch-norm statistics are each adapter's own.
+
+    Args:
+        model: The base network.
+        path: The folder of the adapter.
     """
     config = read_config(Path(path))
     tensors = _read_tensors(Path(path) / WEIGHTS, config)
@@ -95,7 +117,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
     used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
         raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
-    return two.train(model.training)
+    return two.eval()
 
 
 def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:

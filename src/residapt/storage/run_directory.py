@@ -20,6 +20,8 @@ class RunDirectory:
         self.checkpoint = path / "checkpoint"
         self.adapter = path / "adapter"
         self.model = path / "model.safetensors"
+        self.rejected = path / "rejected"
+        """The adapted network and its adapter, where the source network was selected instead."""
         self.summary = path / "summary.json"
         self.report = path / "report.html"
 
@@ -27,7 +29,8 @@ class RunDirectory:
     def create(cls, path: Path) -> RunDirectory:
         """Make the directory; refuse one that exists and is not empty, or cannot be written."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ConfigError(f"output '{path}' exists already. Choose another with -o, or go on with --resume {path}.")
+            more = f", or go on with --resume {path}" if cls(path).config.is_file() else ""
+            raise ConfigError(f"output '{path}' exists already. Choose another with -o{more}.")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

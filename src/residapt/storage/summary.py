@@ -11,6 +11,7 @@ from residapt.evaluate.calibration import Calibration
 from residapt.evaluate.metrics import Detection
 from residapt.models.input_spec import InputSpec
 from residapt.settings import Settings
+from residapt.storage.atomic import atomic_file
 
 
 class Accuracy(Settings):
@@ -26,6 +27,8 @@ class Accuracy(Settings):
     """How many images were scored."""
     protocol: Literal["transductive", "held-out"]
     """Whether the images were seen, unlabelled, in training."""
+    used_for_choice: bool = False
+    """Whether the network was chosen by this accuracy afterwards, so that it is no independent estimate any more."""
 
 
 class ScoredDetection(Settings):
@@ -70,14 +73,16 @@ class ChangedPrediction(Settings):
 
 
 class Verdict(Settings):
-    """Whether adaptation seems to have helped, judged without target labels."""
+    """Whether adaptation seems to have helped, judged without target labels, and which network is the result."""
 
     helped: bool | None
     """None when the scores disagree."""
-    handed_out: Literal["adapted", "source"]
+    selected: Literal["adapted", "source"]
     """Which network is in model.safetensors."""
     reasons: tuple[str, ...] = ()
-    """In plain words."""
+    """In plain words, each marked ``for: `` or ``against: `` the adapted network."""
+    chosen_by: Literal["guard", "force", "user"] = "guard"
+    """The guard against negative transfer, the setting ``force``, or ``residapt accept`` and ``reject`` afterwards."""
 
 
 class Projection(Settings):
@@ -167,7 +172,7 @@ class RunSummary(Settings):
     notes: list[str] = []
     """Health notes, in plain words."""
     selected: str = "last"
-    """Which checkpoint was handed out."""
+    """Which checkpoint of the adaptation was taken."""
     temperature: float | None = None
     """Divide the adapted network's logits by it for calibrated probabilities; fitted on held-out source images."""
     calibrations: list[ScoredCalibration] = []
@@ -179,8 +184,9 @@ class RunSummary(Settings):
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write the record."""
-    path.write_text(summary.model_dump_json(indent=1), encoding="utf-8")
+    """Write the record, whole or not at all."""
+    with atomic_file(path, overwrite=True) as file:
+        file.write_text(summary.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_summary(path: Path) -> RunSummary:

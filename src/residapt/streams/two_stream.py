@@ -50,10 +50,24 @@ _log = logging.getLogger(__name__)
 
 
 class TwoStream(nn.Module):
-    """Any network with a source and a target stream; ``two(x, stream="target")`` gives the target's logits.
+    """Any network with a source and a target stream; ``streams(x, stream="target")`` gives the target's logits.
 
-    Settings are those of :class:`TransformConfig`, as keywords or as one ``config``. With ``example``, a small batch of
-    input, the order in which layers are called decides which of them feed ``features``, not that of registration.
+    Args:
+        model: The source network. It is not copied: its weights are the source stream.
+        config: Settings of the transforms.
+        example: A small batch of input; the order in which layers are called with it, not that of registration, then
+            decides which of them feed ``features``.
+        **settings: The same as keywords, instead of ``config``.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> streams = TwoStream(network, left_rank=2, right_rank=2)
+        >>> streams(torch.zeros(5, 4), stream="target").shape
+        torch.Size([5, 3])
+        >>> streams.ranks()
+        {'0': (2, 2), '2': (2, 2)}
+        >>> streams.print_trainable_parameters()
+        trainable parameters: 175 of 175 (100.0 %), of these 108 in the transforms
     """
 
     def __init__(
@@ -104,6 +118,16 @@ class TwoStream(nn.Module):
             module.eval()
             if parameters:
                 module.requires_grad_(False)
+
+    def print_trainable_parameters(self) -> None:
+        """Print how many parameters are trained, and how many of them belong to the transforms."""
+        counts = [(p.numel(), p.requires_grad) for p in self.parameters()]
+        trained, total = sum(n for n, trains in counts if trains), sum(n for n, _ in counts)
+        own = sum(p.numel() for p in self.transforms.parameters() if p.requires_grad)
+        print(  # noqa: T201
+            f"trainable parameters: {trained:,} of {total:,} ({100 * trained / max(total, 1):.1f} %), "
+            f"of these {own:,} in the transforms"
+        )
 
     def checkpoint_blocks(self) -> tuple[str, ...]:
         """Keep only the inputs of the network's blocks in training: less memory, one more forward pass."""

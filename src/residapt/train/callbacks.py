@@ -53,7 +53,14 @@ class CallbackState:
 
 
 class Callback:
-    """Override what you need; the order of callbacks is the order in which they are called."""
+    """Override what you need; callbacks are called in their order.
+
+    Example:
+        >>> class Losses(Callback):
+        ...     def on_log(self, method, info):
+        ...         print(info.step, info.values)
+        >>> callbacks = [Losses()]  # for residapt.adapt(..., callbacks=callbacks)
+    """
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Training begins (or goes on) at ``step``."""

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from residapt.data.domains import Balance, Labelled
+from residapt.data.config import Balance
+from residapt.data.domains import Labelled
 from residapt.evaluate.predict import evaluating, logits_of
 from residapt.train.callbacks import Callback, CallbackState
 from residapt.train.method import Method

@@ -14,9 +14,9 @@ from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import evaluating, logits_of
 from residapt.rank import RankChange
 from residapt.train.callbacks import Callback, CallbackState, StepInfo
+from residapt.train.config import HealthConfig
 from residapt.train.method import Method
 from residapt.train.symptoms import (
-    HealthConfig,
     Symptom,
     all_shared,
     barrier,

@@ -7,40 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from residapt.settings import Settings
+from residapt.train.config import HealthConfig
 
 LOG2 = math.log(2.0)
 """Loss of a domain classifier that cannot tell the domains apart."""
-
-
-class HealthConfig(Settings):
-    """When the health monitor speaks."""
-
-    checks: int = Field(default=20, ge=1)
-    """How often in a run predictions are looked at."""
-    samples: int = Field(default=256, ge=8)
-    """Images of each domain that are looked at; at least 8 for each class."""
-    patience: int = Field(default=10, ge=1)
-    """Logged steps in a row before a domain classifier is called stuck or perfect."""
-    stuck: float = Field(default=0.02, ge=0)
-    """A domain classifier whose loss is not even this far below log 2, and does not fall by as much, learns nothing."""
-    perfect: float = Field(default=0.98, gt=0.5, le=1)
-    """Mean domain accuracy from which the domains count as fully separated."""
-    few_classes: float = Field(default=0.5, gt=0, lt=1)
-    """Collapse: the effective number of predicted classes falls below this share of what it was."""
-    drift: float = Field(default=0.3, gt=0, lt=1)
-    """Prior drift: share of target images that would have to change class to get any known frequencies back."""
-    energy: float = Field(default=10.0, gt=1)
-    """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
-    source_drop: float = Field(default=0.1, gt=0, lt=1)
-    """Source accuracy has fallen by more than this share."""
-    absent: float = Field(default=0.1, gt=0, lt=1)
-    """A class is missing if it is predicted less often than this share of its frequency in the source."""
-    worse: float = Field(default=2.0, gt=1)
-    """A kind of trouble is told again when it has become this many times as bad."""
 
 
 @dataclass(frozen=True)

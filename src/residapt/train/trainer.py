@@ -28,7 +28,26 @@ from residapt.train.recovery import Recovery
 
 
 class Trainer:
-    """Minimise a method's loss over the batches of a pair of domains."""
+    """Minimise a method's loss over the batches of a pair of domains.
+
+    Args:
+        method: From :func:`residapt.methods.build_method`.
+        pair: Labelled source and unlabelled target.
+        config: The loop: steps, batch size, learning rates.
+        callbacks: Called after every step, logged step, rank change and at the end.
+        engine: Device, precision and processes.
+
+    Example:
+        >>> from residapt.data.domains import DomainPair, Labelled, TensorImages
+        >>> from residapt.methods import build_method
+        >>> x, y = torch.randn(16, 4), torch.arange(16) % 2
+        >>> pair = DomainPair(Labelled(TensorImages(x), y), TensorImages(x + 0.5))
+        >>> method = build_method("rpt", nn.Linear(4, 2), example=x[:2])
+        >>> trainer = Trainer(method, pair, TrainConfig(steps=3, batch_size=4))
+        >>> _ = trainer.run()
+        >>> trainer.step
+        3
+    """
 
     def __init__(
         self,

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field, field_validator
-from torch import Tensor
-from torch.nn import functional
 
 from residapt.settings import Seed, Settings
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class TransformConfig(Settings):
-    """Which layers are transformed, and how."""
+    """Which layers are transformed, and how.
+
+    Example:
+        >>> TransformConfig(include=("layer4.*",), left_rank=8).right_rank
+        32
+    """
 
     include: tuple[str, ...] = ("*",)
     """Name patterns (``layer4.*``) of the layers to transform."""
@@ -53,7 +58,8 @@ class TransformConfig(Settings):
     @field_validator("nonlinearity")
     @classmethod
     def _zero_at_zero(cls, name: str) -> str:
-        resolve_nonlinearity(name)
+        if name not in ("tanh", "relu"):  # which need no look into torch
+            resolve_nonlinearity(name)
         return name
 
     @field_validator("left_rank", "right_rank", "bias_rank")
@@ -76,6 +82,9 @@ class TransformConfig(Settings):
 
 def resolve_nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
     """The function of that name, refused unless it maps 0 to 0."""
+    import torch
+    from torch.nn import functional
+
     function = getattr(torch, name, None) or getattr(functional, name, None)
     try:
         image = function(torch.zeros(2, 3, dtype=torch.float64))  # type: ignore[misc]

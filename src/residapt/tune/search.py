@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from residapt.config import Config, from_dotted, parse_override
 from residapt.errors import ConfigError
+from residapt.methods.config import MethodConfig
 from residapt.settings import merged
 
 FORMS = "KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C"
@@ -29,7 +30,7 @@ NOT_SEARCHED = {
     "device": "it changes only how long a trial takes",
 }
 """Settings that cannot be searched over, with the reason."""
-PRETRAIN = "source"
+PRETRAIN = "pretrain"
 """The group of settings for training the source network."""
 CHANGES_SOURCE = (f"{PRETRAIN}.", "model.", "data.", "seed")
 """Prefixes of settings that change the source network or the held-out images: trials cannot share one then."""
@@ -127,7 +128,8 @@ def _range(text: str, key: str, values: str, *, log: bool) -> Dimension:
 
 def _number_kind(text: str, key: str) -> Literal["int", "float"]:
     """Whether a setting is an int or a float; others have no range. An unknown key is an error."""
-    annotation = _annotation(Config, key.split("."))
+    parts = key.split(".")
+    annotation = _annotation(MethodConfig if parts[0] in MethodConfig.model_fields else Config, parts)
     if annotation is None:
         Config.parse(from_dotted({key: 1}), where=f"--search {text!r}")
     kinds = set(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else {annotation}

@@ -6,7 +6,6 @@ import copy
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from residapt.config import Config, load_config, write_config
 from residapt.data.batches import derived_seed
@@ -16,7 +15,7 @@ from residapt.models import load_weights
 from residapt.models.trust import names_code, refuse_code
 from residapt.parallel import Pool, make_engine
 from residapt.run.prepare import prepare
-from residapt.run.request import Plan, Request
+from residapt.run.request import Request, Setup
 from residapt.run.stages import begin, source_stage
 from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
@@ -68,13 +67,13 @@ def tune(
     space = _check(request, settings)
     assert request.out is not None
     folder = StudyFolder(request.out)
-    request = replace(request, source=_absolute(request.source), target=_absolute(request.target))
     plan = None
     if resume:
         _check_same_search(folder, settings)
     else:
         plan = prepare(replace(request, out=None))  # report bad input before anything is written
-        folder.create(settings.model_copy(update={"config": _shared_settings(request)}))
+        shared = request.config.model_dump(mode="json", exclude_unset=True)
+        folder.create(settings.model_copy(update={"config": shared}))
     try:
         with folder.locked():
             template = _template(request, folder, space, plan)
@@ -127,13 +126,6 @@ def _check_same_search(folder: StudyFolder, settings: StudyConfig) -> None:
         folder.write(recorded.model_copy(update={"trials": settings.trials}))
 
 
-def _shared_settings(request: Request) -> dict[str, object]:
-    """The settings of all trials as study.toml has them, with folders that are found from anywhere."""
-    folders = {"data.source": request.source, "data.target": request.target}
-    texts = {key: folder for key, folder in folders.items() if isinstance(folder, str)}
-    return with_values(request.config, texts).model_dump(mode="json", exclude_unset=True)
-
-
 def _jobs(store: TrialStore, template: Request, settings: StudyConfig, folder: StudyFolder) -> Iterator[TrialJob]:
     """The trials that are still to run; each is suggested when there is room for it."""
     while store.count() < settings.trials:
@@ -153,7 +145,7 @@ def _jobs(store: TrialStore, template: Request, settings: StudyConfig, folder: S
         )
 
 
-def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Plan | None) -> Request:
+def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Setup | None) -> Request:
     """The request that all trials share: with a trained source network and the same number of steps."""
     run, shared = RunDirectory(folder.source), shares_source(space)
     if not run.config.is_file() or (shared and not run.source.is_file()):
@@ -179,7 +171,7 @@ def _chosen_once(complete: Config, space: Sequence[Dimension]) -> dict[str, obje
     return {key: value for key, value in values.items() if value is not None and key not in searched}
 
 
-def _make_source(request: Request, run: RunDirectory, plan: Plan | None, *, train: bool) -> None:
+def _make_source(request: Request, run: RunDirectory, plan: Setup | None, *, train: bool) -> None:
     """Begin the run of the source network, or continue it; train the network if all trials share it."""
     begun = run.config.is_file()
     if plan is None:
@@ -197,10 +189,6 @@ def _write_best(study: Study) -> None:
     if study.best is not None:
         with atomic_file(study.folder.best, overwrite=True) as file:
             write_config(load_config(RunDirectory(study.folder.trials / study.best.run).config), file)
-
-
-def _absolute(place: object) -> object:
-    return str(Path(place).absolute()) if isinstance(place, str | Path) else place
 
 
 def _hint(request: Request) -> str:

@@ -95,6 +95,6 @@ def _check_folders(job: TrialJob) -> None:
             f"the study's folder '{job.out.parent}' does not exist on {host}. Use a file system that all machines "
             "mount at the same path."
         )
-    for folder in (job.source, job.target):
-        if isinstance(folder, str | Path) and not Path(folder).is_dir():
-            raise DataError(f"the folder '{folder}' does not exist on {host}. Every machine needs the data there.")
+    for place in (job.config.data.source, job.config.data.target):
+        if place is not None and not Path(place).is_dir():
+            raise DataError(f"the folder '{place}' does not exist on {host}. Every machine needs the data there.")

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from residapt.config import Config, load_config, write_config
-from residapt.errors import ConfigError
-from residapt.methods.recipes import COMMON, DIGIT_CHANGES, PLUS, RECIPES, full_name, recipe_for, split_plus
+from residapt.methods.recipes import RECIPES
 from residapt_bench.digits.execute import _source_key
 from residapt_bench.digits.recipe_plans import recipe_plans
+from residapt_bench.digits.recipes import COMMON, DIGIT_CHANGES, PLUS, recipe_for
+from residapt_bench.names import full_name, named, split_plus
 
 
 def test_a_plus_behind_a_method_is_the_recipe() -> None:
     assert split_plus("rpt+") == ("rpt", True)
     assert split_plus("dann_flip") == ("dann_flip", False)
     assert (full_name("rpt", "plus"), full_name("rpt", "common")) == ("rpt+", "rpt")
-    for given in ({"method": "dann_flip+"}, {"method": "dann_flip", "recipe": "plus"}):
-        config = Config.parse(given)
-        assert (config.method, config.recipe) == ("dann_flip", "plus")
-        assert config.prior.kind == RECIPES["plus"]["prior"]["kind"]
-        assert config.information.weight == RECIPES["plus"]["information"]["weight"] > 0
-        assert not config.model.standardise, "whether that helps depends on the images"
+    assert (named("dann_flip+"), named("rpt")) == ({"method": "dann_flip", "recipe": "plus"}, {"method": "rpt"})
 
 
 def test_a_recipe_changes_what_it_names_and_nothing_else() -> None:
@@ -31,22 +22,6 @@ def test_a_recipe_changes_what_it_names_and_nothing_else() -> None:
     assert discrepancy.weight != type(discrepancy)().weight, "the test needs a setting that is not the default"
     assert settings == COMMON.method.model_copy(update={"discrepancy": discrepancy})
     assert PLUS.method.discrepancy == discrepancy
-
-
-def test_without_it_everything_is_off() -> None:
-    config = Config()
-    assert (config.recipe, config.prior.kind, config.information.weight) == ("paper", "as-is", 0.0)
-    assert (config.average.decay, config.augment.build(), config.discrepancy.steps) == (0.0, None, 1)
-    assert not config.model.standardise
-
-
-def test_what_is_set_by_hand_counts_and_the_file_of_a_run_gives_the_same_again(tmp_path: Path) -> None:
-    config = load_config(None, ["recipe=plus", "information.weight=0.7", "model.spec=dtn"])
-    assert (config.information.weight, config.model.spec, config.model.standardise) == (0.7, "dtn", False)
-    write_config(config, tmp_path / "config.toml")
-    assert load_config(tmp_path / "config.toml") == config
-    with pytest.raises(ConfigError, match="recipe = 'minus'"):
-        load_config(None, ["recipe=minus"])
 
 
 def test_plans_of_a_grid_may_mix_recipes() -> None:

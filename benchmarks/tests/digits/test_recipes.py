@@ -6,9 +6,9 @@ import torch
 from residapt.data.batches import Batch
 from residapt.errors import ConfigError
 from residapt.methods import build_method, method_names
-from residapt.methods.recipes import COMMON, OWN, recipe_for
 from residapt.models import LeNet
 from residapt.train.optimiser import build_optimizer
+from residapt_bench.digits.recipes import COMMON, OWN, recipe_for
 
 
 @pytest.fixture(scope="module")
