@@ -50,7 +50,8 @@ def curves_section(data: RunData) -> Section | None:
             tag("p", SCORES_MEANING, class_="muted small"),
             tag("div", *scores, class_="grid small-charts"),
         ]
-    return Section("curves", "Over time", join([grid(*charts), *small]), "Curves", folds=True)
+    # Of a run that has not finished the curves are all there is.
+    return Section("curves", "Over time", join([grid(*charts), *small]), "Curves", folds=data.summary is not None)
 
 
 def _adaptation(curves: dict[str, Curve], ranks: Curve) -> list[Html]:
