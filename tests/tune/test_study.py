@@ -205,7 +205,8 @@ def test_a_machine_that_does_not_see_the_study_says_so(whole: Study, tmp_path: P
     job = TrialJob(0, {}, request.config, request.source, request.target, tmp_path / "none" / "0000", "infomax")
     with pytest.raises(DataError, match=r"of the study does not exist on .*all machines see"):
         run_trial(job)
-    job = replace(job, out=tmp_path / "0000", source=str(tmp_path / "gone"))
+    gone = request.config.with_group("data", source=str(tmp_path / "gone"))
+    job = replace(job, out=tmp_path / "0000", source=None, config=gone)
     with pytest.raises(DataError, match=r"gone' does not exist on .*needs the data there"):
         run_trial(job)
 
@@ -219,7 +220,18 @@ def test_a_search_over_the_source_training_has_a_source_network_for_each_trial(t
 
 def test_the_command_line(digits: Path, tmp_path: Path) -> None:
     arguments = ("tune", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(tmp_path / "study"))
-    options = ("--search", SEARCH[0], "--trials", "1", "--steps", "4", "--set", "pretrain.steps=10")
+    options = (
+        "--search",
+        SEARCH[0],
+        "--trials",
+        "1",
+        "--steps",
+        "4",
+        "--set",
+        "pretrain.steps=10",
+        "--set",
+        "pretrain.allow_chance=true",
+    )
     code, text = invoke(*arguments, *options, "--set", "device=cpu", "--score", "snd")
     assert "trial 0" in text
     assert "Trials by snd" in text
