@@ -57,7 +57,8 @@ def adapt(
         loss.backward()
         optimizer.step()
         if rank.due(step):
-            for change in shrink(streams, rank, optimizer):  # Algorithm 1, lines 3-6, with the optimiser's state
+            # Algorithm 1, lines 3-6; the optimiser's state is pruned too.
+            for change in shrink(streams, rank, optimizer):
                 print(f"step {step}: {change.layer} {change.before} -> {change.after}")
     return streams
 

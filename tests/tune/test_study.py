@@ -217,8 +217,9 @@ def test_a_machine_that_does_not_see_the_study_says_so(whole: Study, tmp_path: P
     job = TrialJob(0, {}, request.config, request.source, request.target, tmp_path / "none" / "0000", "infomax")
     with pytest.raises(DataError, match=str(tmp_path / "none")):
         run_trial(job)
-    job = replace(job, out=tmp_path / "0000", source=str(tmp_path / "gone"))
-    with pytest.raises(DataError, match=str(tmp_path / "gone")):
+    gone = request.config.with_group("data", source=str(tmp_path / "gone"))
+    job = replace(job, out=tmp_path / "0000", source=None, config=gone)
+    with pytest.raises(DataError, match="gone"):
         run_trial(job)
 
 
