@@ -40,7 +40,7 @@ SPACE: dict[str, Callable[[random.Random], float]] = {
 """Ranges around the recipe; a method without transforms, or without a domain classifier, has no use for its rate."""
 
 
-def drawn_settings(seed: int, count: int) -> list[str]:
+def random_settings(seed: int, count: int) -> list[str]:
     """``count`` settings as one line each (``key=value key=value``); more of one seed begin with the fewer."""
     draw = random.Random(derived_seed("settings", seed))
     return [" ".join(f"{name}={value(draw):g}" for name, value in SPACE.items()) for _ in range(count)]

@@ -28,8 +28,7 @@ from residapt.data.transforms import to_float
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec, input_spec
 from residapt.storage.atomic import atomic_file
-from residapt_bench.office31.network import frozen_stages
-from residapt_bench.office31.plans import CLASSES, OfficeNetwork
+from residapt_bench.office31.network import CLASSES, OfficeNetwork, frozen_stages
 
 MARGIN = 1.25
 """Images are decoded larger than the network reads them, so that a crop has pixels of its own."""

@@ -6,13 +6,11 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from scipy import stats
 
 from residapt.errors import DataError
-from residapt.methods.recipes import full_name
-from residapt_bench.budget import adaptation_steps
+from residapt_bench.record import Record
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,12 @@ class PairedDifference:
 
 
 def paired_difference(
-    records: Iterable[dict[str, Any]],
+    records: Iterable[Record],
     first: str,
     second: str,
     *,
     task: str | None = None,
-    arch: str = "lenet",
+    arch: str | None = None,
     note: str = "",
     recipe: str = "common",
     steps: int | None = None,
@@ -68,18 +66,20 @@ def paired_difference(
     """
     scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
     wanted = {_name_and_note(given, note): given for given in scores}
-    tasks = set()
+    kinds: dict[str, set[str]] = {"task": set(), "arch": set()}
     for record in records:
-        plan = record["plan"]
-        given = wanted.get((full_name(plan["method"], plan["recipe"]), plan["note"]))
-        chosen = plan["arch"] == arch and task in (None, plan["task"]) and plan["varied"] == "all"
-        if chosen and given is not None and plan["recipe"] in (recipe, "plus"):
-            tasks.add(plan["task"])
+        plan = record.plan
+        given = wanted.get((plan.full_name, plan.note))
+        chosen = arch in (None, plan.arch) and task in (None, plan.task) and plan.varied == "all"
+        if chosen and given is not None and plan.recipe in (recipe, "plus"):
+            kinds["task"].add(plan.task)
+            kinds["arch"].add(plan.arch)
             score = _score(record, at)
             if score is not None:
-                scores[given].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
-    if len(tasks) > 1:
-        raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
+                scores[given].setdefault(plan.steps, {})[plan.seed] = score
+    for option, found_names in kinds.items():
+        if len(found_names) > 1:
+            raise DataError(f"the records have runs of {', '.join(sorted(found_names))}: say which with --{option}.")
     pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
     pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
     if len(pairs) > 1:
@@ -90,7 +90,7 @@ def paired_difference(
         if seeds:
             return PairedDifference(first, second, {s: scores[first][a][s] - scores[second][b][s] for s in seeds})
     raise DataError(
-        f"no seed has a run of both '{first}' and '{second}' on {arch}"
+        f"no seed has a run of both '{first}' and '{second}'"
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
@@ -101,8 +101,8 @@ def _name_and_note(given: str, note: str) -> tuple[str, str]:
     return name, own if colon else note
 
 
-def _score(record: dict[str, Any], at: int | None) -> float | None:
+def _score(record: Record, at: int | None) -> float | None:
     """Target accuracy at the end or, from the curve, after ``at`` steps."""
     if at is None:
-        return float(record["accuracy"]["target_test"])
-    return next((float(point["target_test"]) for point in record["curve"] if point["step"] == at), None)
+        return record.target
+    return next((float(point["target_test"]) for point in record.curve if point["step"] == at), None)
