@@ -54,7 +54,7 @@ class TaskData:
     """The first one is the reported one."""
     source_key: str
     """What the source images are, to recognise the source network that was trained on them."""
-    files: DataFiles = DataFiles()
+    files: DataFiles
     target_labels: Labelled | None = None
     """For the oracle, and for the true class frequencies in the record; no other method is given them."""
     compared: tuple[Labelled, Images] | None = None

@@ -166,7 +166,7 @@ def read_records(paths: Iterable[Path]) -> list[Record]:
     return records
 
 
-def append_record(path: Path, record: Record) -> None:
+def append_record(path: Path, record: Settings) -> None:
     """Add one line, safe against other processes and against an earlier line without an end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -23,14 +23,6 @@ from residapt_bench.record import Record, append_record, read_records
 SECONDS = 30.0
 """Time between two progress lines of one run."""
 Work = Callable[[Plan], Record]
-
-
-class Engine(Protocol):
-    """Where runs are executed: this process, several, or a cluster (:mod:`residapt.parallel`)."""
-
-    def map(self, function: Work, items: Iterable[Plan], **options: Any) -> Iterator[tuple[Plan, Record]]:
-        """Each plan with its record, in the order in which they are done."""
-        ...
 
 
 class ThisProcess:
@@ -65,7 +57,7 @@ def run_plans(
     out: Path,
     root: Path,
     cache: Path,
-    engine: AbstractContextManager[Engine] | None = None,
+    engine: AbstractContextManager[Any] | None = None,
     work: Callable[..., Record] | None = None,
 ) -> None:
     """Run what has no record in ``out``, and append the records as they come; only this process writes them.

@@ -1,4 +1,4 @@
-"""The detection tasks: which patches are source, target, labelled target and scored, and the settings of each method."""
+"""The detection tasks: which patches are source, target, labelled target and scored, and the settings."""
 
 from __future__ import annotations
 

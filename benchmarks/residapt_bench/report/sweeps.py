@@ -1,4 +1,4 @@
-"""Accuracy as a function of the two weights of RPT, and the runs of DANN that it is compared with; from records only."""
+"""Accuracy as a function of the two weights of RPT, beside the runs of DANN; from records only."""
 
 from __future__ import annotations
 

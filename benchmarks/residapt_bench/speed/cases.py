@@ -96,7 +96,7 @@ CASES = {
 def find_case(name: str) -> SpeedCase:
     """The case of that name."""
     if name not in CASES:
-        raise ConfigError(f"bench speed: there is no case '{name}'. Cases: {', '.join(CASES)}.")
+        raise ConfigError(f"there is no case '{name}'. Cases: {', '.join(CASES)}.")
     return CASES[name]
 
 
