@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.nn import functional
-
-from residapt.errors import ConfigError, DataError, ModelError
-from residapt.models.input_spec import IMAGENET
-from residapt_bench.office31 import execute as office31_run
 from residapt_bench.office31.execute import execute_office, run_office
-from residapt_bench.office31.images import CachedViews, load_domain
-from residapt_bench.office31.network import PadFirst, frozen_stages, trained_part
-from residapt_bench.office31.page import office_page
 from residapt_bench.office31.plans import (
     DOMAINS,
     METHODS,
@@ -27,9 +19,17 @@ from residapt_bench.office31.plans import (
     OfficeSource,
     office_plans,
 )
+from residapt_bench.resumable import pending
+from torch.nn import functional
+
+from residapt.errors import ConfigError, DataError, ModelError
+from residapt.models.input_spec import IMAGENET
+from residapt_bench.office31 import execute as office31_run
+from residapt_bench.office31.images import CachedViews, load_domain
+from residapt_bench.office31.network import PadFirst, frozen_stages, trained_part
+from residapt_bench.office31.page import office_page
 from residapt_bench.office31.published import PUBLISHED_OFFICE
 from residapt_bench.office31.table import office_markdown, office_rows
-from residapt_bench.resumable import pending
 
 NETWORK = OfficeNetwork(
     arch="bench_support.tiny_office:Tiny", weights=None, image_size=32, freeze="stem", views=4, bottleneck=6
