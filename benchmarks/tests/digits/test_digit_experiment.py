@@ -30,7 +30,7 @@ def test_scale_is_the_networks_normalisation():
 
 
 def test_unknown_task_is_refused_with_the_list() -> None:
-    with pytest.raises(ConfigError, match="svhn-minst.*svhn-mnist"):
+    with pytest.raises(ConfigError, match=r"svhn-minst.*svhn-mnist"):
         DigitExperiment().defaults("svhn-minst", "rpt", "common", {})
 
 

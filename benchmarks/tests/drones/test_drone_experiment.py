@@ -127,11 +127,11 @@ def test_fewer_labels_are_part_of_more() -> None:
 
 
 def test_what_cannot_be_is_refused(data: DetectionData, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="fine_tune.*labels"):
+    with pytest.raises(ConfigError, match=r"fine_tune.*labels"):
         plans("rpt", "fine_tune", labels=(0, 10))
-    with pytest.raises(ConfigError, match="no method 'rtp'"):
+    with pytest.raises(ConfigError, match="'rtp'"):
         plans("rtp")
-    with pytest.raises(ConfigError, match="reads 28x28 images"):
+    with pytest.raises(ConfigError, match="28x28"):
         detection_task(data, plans("rpt")[0].model_copy(update={"arch": "lenet"}))
 
 
