@@ -68,7 +68,7 @@ class RunSet(Settings):
     """Experiment on the validation part from whose records each method takes its best settings."""
 
     def variants(self, seed: int) -> Iterator[Variant]:
-        """The settings to run with one seed; without variants, the one as it is."""
+        """The settings to run with one seed; without variants, those of the set itself."""
         texts = [*self.each, *random_settings(seed, self.random)]
         for text in texts:
             changes = [parse_override(part) for part in text.split()]
@@ -153,7 +153,7 @@ def best_settings(records: Sequence[Record]) -> dict[str, Choice]:
             found.setdefault(record.plan.full_name, {}).setdefault(record.plan.note, []).append(record)
     if not found:
         raise ConfigError("the records have no runs on the validation part; run those first.")
-    return {method: _best(tried) for method, tried in found.items()}
+    return {method: _best(variants) for method, variants in found.items()}
 
 
 class Choice(NamedTuple):
@@ -164,10 +164,10 @@ class Choice(NamedTuple):
     """Configurations tried."""
 
 
-def _best(tried: Mapping[str, Sequence[Record]]) -> Choice:
-    means = {note: statistics.fmean(run.precision("validation") for run in runs) for note, runs in tried.items()}
-    plan = tried[max(means, key=lambda note: means[note])][0].plan
-    return Choice(merged({"train": plan.train}, plan.settings), len(tried))
+def _best(variants: Mapping[str, Sequence[Record]]) -> Choice:
+    means = {note: statistics.fmean(run.precision("validation") for run in runs) for note, runs in variants.items()}
+    plan = variants[max(means, key=lambda note: means[note])][0].plan
+    return Choice(merged({"train": plan.train}, plan.settings), len(variants))
 
 
 def _chosen(runs: RunSet, results: Path) -> dict[str, Choice]:

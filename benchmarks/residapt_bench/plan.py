@@ -129,7 +129,7 @@ class PlanBase(Settings):
 
     @property
     def is_source_network(self) -> bool:
-        """Whether the run is the source network as it is, which needs no further training."""
+        """Whether the run is the source network itself, which is not trained further."""
         return self.method == "source_only" and self.source.steps > 0
 
 
@@ -182,7 +182,7 @@ class RecordedPlan(PlanBase):
 
     @property
     def steps(self) -> int:
-        """Steps of adaptation; 0 for the source network as it is, whatever its experiment says."""
+        """Steps of adaptation; 0 for the source network itself, whatever its experiment says."""
         return 0 if self.is_source_network else int(self.train["steps"])
 
     def setting(self, key: str) -> Any:

@@ -67,12 +67,12 @@ def run_plans(
     wanted = list(plans)
     todo = pending(wanted, out)
     progress = Progress(out.with_suffix(".log"), total=len(todo))
-    progress.tell(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them have records in {out}; {len(todo)} to do")
+    progress.line(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them have records in {out}; {len(todo)} to do")
     # Workers may have another working directory.
     function = partial(work or run_plan, root=root.absolute(), cache=cache.absolute(), log=progress.log.absolute())
     try:
         with engine or nullcontext(ThisProcess()) as workers:
-            options: dict[str, Any] = {"name": Plan.name, "on_retry": progress.tell}
+            options: dict[str, Any] = {"name": Plan.name, "on_retry": progress.line}
             for _, record in workers.map(function, todo, **options) if todo else ():
                 append_record(out, record)
                 progress.finished(record)
@@ -102,7 +102,7 @@ class Progress:
         self.log, self.total, self.done = log, total, 0
         self._started = time.monotonic()
 
-    def tell(self, text: str) -> None:
+    def line(self, text: str) -> None:
         """Write a line."""
         write_line(text, self.log)
 
@@ -111,7 +111,7 @@ class Progress:
         self.done += 1
         rest = (time.monotonic() - self._started) / self.done * (self.total - self.done)
         left = f", about {_duration(rest)} left" if self.done < self.total else ""
-        self.tell(f"[{self.done}/{self.total}] {describe(record)}{left}")
+        self.line(f"[{self.done}/{self.total}] {describe(record)}{left}")
 
 
 class StepLines(Callback):
@@ -119,19 +119,19 @@ class StepLines(Callback):
 
     def __init__(self, name: str, log: Path | None, seconds: float = SECONDS) -> None:
         self.name, self.log, self.seconds = name, log, seconds
-        self._steps, self._from, self._started, self._told = 0, 0, 0.0, 0.0
+        self._steps, self._from, self._started, self._last = 0, 0, 0.0, 0.0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Start the clock."""
         self._steps, self._from = steps, step
-        self._started = self._told = time.monotonic()
+        self._started = self._last = time.monotonic()
 
     def on_step(self, method: Method, step: int) -> None:
         """Write a line if the last one was written long enough ago."""
         now = time.monotonic()
-        if now - self._told < self.seconds:
+        if now - self._last < self.seconds:
             return
-        self._told = now
+        self._last = now
         rest = (now - self._started) / (step - self._from) * (self._steps - step)
         write_line(f"{self.name}: step {step:,} of {self._steps:,}, about {_duration(rest)} left", self.log)
 

@@ -130,3 +130,11 @@ def test_mistakes_are_named(tmp_path: Path, line: str, named: str) -> None:
     path = written(tmp_path, f'title = "a"\n[common]\ntasks = ["svhn-mnist"]\n[[runs]]\n{line}\n')
     with pytest.raises(ConfigError, match=named):
         read_experiment(path).plans()
+
+
+def test_the_example_of_the_readme_is_an_experiment(tmp_path: Path) -> None:
+    text = (EXPERIMENTS.parent / "README.md").read_text(encoding="utf-8")
+    path = written(tmp_path, text.partition("```toml\n")[2].partition("```")[0])
+    plans = read_experiment(path).plans()
+    assert len(plans) == 3 * 2 + 3 * 3
+    assert {plan.settings.rank.weight for plan in plans if plan.swept} == {0.1, 1.0, 10.0}

@@ -13,7 +13,7 @@ from residapt.errors import DataError
 from residapt_bench.plan import Counts
 
 SKEW = 1.25
-"""Each class of a skewed target is so many times as frequent as the one before: 3 % zeros, 22 % nines."""
+"""How many times as frequent each class of a skewed target is as the one before: 3 % zeros, 22 % nines."""
 
 
 def skewed(classes: int) -> list[float]:

@@ -1,7 +1,7 @@
-"""Settings drawn at random, the same ones for every method: what a comparison with equal tries is made of.
+"""Settings drawn at random, the same ones for every method: for a comparison with equal tuning.
 
-A recipe that was found on one method may suit it better than another. Here each method meets the same draws around the
-recipe ``plus``, and takes its best by a score that needs no label (:mod:`residapt_bench.report.picked`).
+A recipe that was found on one method may suit it better than another. Here each method is run with the same draws
+around the recipe ``plus``, and takes its best by a score that needs no label (:mod:`residapt_bench.report.picked`).
 """
 
 from __future__ import annotations

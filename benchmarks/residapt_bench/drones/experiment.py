@@ -104,17 +104,17 @@ def detection_task(data: DetectionData, plan: Plan) -> TaskData:
     images = {name: TensorImages(getattr(data, name), scale, name=name) for name in _TRAINED}
     source = joined(images["source_negatives"], images["synthetic"])
     target = half_each(len(data.negatives), len(data.real))
-    few = None
+    labelled = None
     if plan.setup.labels:
         chosen = labelled_drones(len(data.real), plan.setup.labels, plan.seed)
-        few = joined(images["negatives"], TensorImages(data.real[chosen], scale, name="real"))
+        labelled = joined(images["negatives"], TensorImages(data.real[chosen], scale, name="real"))
     both = JoinedImages(images["negatives"], images["real"])
     evaluations = tuple(
         Evaluation(test.name, joined(TensorImages(test.negatives, scale), TensorImages(test.drones, scale)))
         for test in data.tests
     )
     return TaskData(
-        DomainPair(source, Part(both, target), few, balance="classes"),
+        DomainPair(source, Part(both, target), labelled, balance="classes"),
         evaluations,
         source_key=f"{plan.task} {data.files} {plan.setup.part if plan.task == 'uav' else ''}",
         files=DataFiles(files=data.files),

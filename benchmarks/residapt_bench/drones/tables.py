@@ -124,7 +124,7 @@ def rank_table(records: Sequence[Record]) -> str:
     return markdown(HEADINGS, rank_rows(main_runs(records, "rpt", MOST_LABELS)))
 
 
-def try_table(records: Sequence[Record]) -> str:
+def tuning_table(records: Sequence[Record]) -> str:
     """Configurations tried, and their average precision on the held-out training photographs."""
     rows = []
     for record in records:
@@ -141,7 +141,7 @@ def all_tables(records: Sequence[Record]) -> dict[str, str]:
         "differences": difference_table,
         "labels": label_table,
         "ranks": rank_table,
-        "tries": try_table,
+        "tries": tuning_table,
     }
     return {name: make(records) for name, make in makers.items()}
 

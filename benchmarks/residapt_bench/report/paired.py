@@ -61,7 +61,7 @@ def paired_difference(
 
     A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
     ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
-    of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
+    of which where there are several, ``task`` of which pair of domains. The source network itself is compared with any.
     ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
     scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}

@@ -25,11 +25,11 @@ class Variants:
 
     def pick(self, seed: int, score: str) -> str:
         """The note of the variant with the highest score after training."""
-        tried = self.runs[seed]
+        variants = self.runs[seed]
         try:
-            return max(tried, key=lambda note: tried[note].label_free[score][1])
+            return max(variants, key=lambda note: variants[note].label_free[score][1])
         except KeyError:
-            known = ", ".join(sorted(next(iter(tried.values())).label_free))
+            known = ", ".join(sorted(next(iter(variants.values())).label_free))
             raise DataError(f"the records have no score '{score}'; scores: {known}.") from None
 
 
@@ -90,13 +90,13 @@ def _variants(records: Sequence[Record], name: str) -> Variants:
     for record in records:
         plan = record.plan
         if plan.full_name == name:
-            tried = runs.setdefault(plan.seed, {})
-            if plan.note in tried:
+            variants = runs.setdefault(plan.seed, {})
+            if plan.note in variants:
                 raise DataError(
                     f"seed {plan.seed} has two runs of '{name}' with the note '{plan.note}': tasks, networks and "
                     "lengths of training need files of their own."
                 )
-            tried[plan.note] = record
+            variants[plan.note] = record
     if not runs:
         raise DataError(f"there are no runs of '{name}'.")
     return Variants(name, runs)
@@ -107,14 +107,14 @@ def picked_text(found: Comparison, score: str) -> str:
     first, second = found.first.method, found.second.method
     rows = []
     for seed, one, other in found.picked(score):
-        tried = [[each.accuracy(seed, note) for note in each.runs[seed]] for each in (found.first, found.second)]
-        means = [f"{statistics.fmean(values):.1f}" for values in tried]
-        bests = [f"{max(values):.1f}" for values in tried]
-        rows.append((str(seed), str(len(tried[0])), f"{one:.1f}", f"{other:.1f}", *means, *bests))
+        values = [[each.accuracy(seed, note) for note in each.runs[seed]] for each in (found.first, found.second)]
+        means = [f"{statistics.fmean(each):.1f}" for each in values]
+        bests = [f"{max(each):.1f}" for each in values]
+        rows.append((str(seed), str(len(values[0])), f"{one:.1f}", f"{other:.1f}", *means, *bests))
     heads = (
         "seed",
         "variants each",
         *(f"{name}, {what}" for what in (f"by {score}", "mean", "best") for name in (first, second)),
     )
-    told = [markdown(heads, rows), f"By {score}: {found.difference(score).text()}"]
-    return "\n".join([*told, f"Over all variants: {found.over_all().text()}"])
+    lines = [markdown(heads, rows), f"By {score}: {found.difference(score).text()}"]
+    return "\n".join([*lines, f"Over all variants: {found.over_all().text()}"])

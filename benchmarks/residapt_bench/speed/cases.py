@@ -44,7 +44,7 @@ class SpeedCase:
     rounds: float
     """Share of the asked rounds; a step of a large network is long and needs fewer."""
     aim: float
-    """Largest ratio of RPT to DANN that is wanted."""
+    """Largest acceptable ratio of RPT to DANN."""
     times_prox: bool = False
     """Whether the proximal step of all layers is timed as well."""
     rank: int = 32

@@ -32,7 +32,7 @@ from residapt_bench.speed.steps import interleave, using_threads
 
 LAYERS = ("qkv", "proj", "fc1", "fc2")
 AIM = 1.2
-"""Largest ratio that is wanted."""
+"""Largest acceptable ratio."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class LoraRecord(Settings):
     trained: dict[str, int]
     """Parameters that are trained."""
     aim: float
-    """Largest ratio that is wanted."""
+    """Largest acceptable ratio."""
     rounds: int
     """Interleaved rounds."""
     peft: str

@@ -41,7 +41,7 @@ PARTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "discrepancy.steps=2": ({"discrepancy": {"steps": 2}}, None),
     "pseudo": ({"pseudo": {"weight": 0.1, "start": 0.0}}, None),
 }
-"""Settings of each part, and the largest ratio to the plain method that is wanted."""
+"""Settings of each part, and the largest acceptable ratio to the plain method."""
 
 
 class PartRecord(Settings):
@@ -60,7 +60,7 @@ class PartRecord(Settings):
     ratio: float
     """To the plain step: the median over the rounds, each with the plain step of the same round."""
     aim: float | None
-    """Largest ratio that is wanted."""
+    """Largest acceptable ratio."""
     rounds: int
     """Interleaved rounds."""
     torch: str = str(torch.__version__)

@@ -34,7 +34,7 @@ PROXES: dict[str, tuple[RankConfig, float]] = {
     "two-step": (RankConfig(prox="two-step", step=2e-2), 0.1),
     "exact": (RankConfig(prox="exact", step=2e-2), 0.3),
 }
-"""The proximal steps that are timed, each with the largest share of a training step that is wanted."""
+"""The proximal steps that are timed, each with the largest acceptable share of a training step."""
 
 
 class SpeedRecord(Settings):
@@ -59,7 +59,7 @@ class SpeedRecord(Settings):
     processor_ratio: float
     """Of the medians by the processor's clock."""
     aim: float | None
-    """Largest ratio that is wanted."""
+    """Largest acceptable ratio."""
     floor: float | None
     """Ratio of the multiplications that are needed."""
     executed: float | None
@@ -226,7 +226,7 @@ def _prox(method: Method, config: RankConfig) -> Prepared:
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Torch with so many threads for a while."""
+    """PyTorch with this number of threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

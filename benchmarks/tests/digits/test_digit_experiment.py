@@ -65,7 +65,7 @@ def _filled(file: Path) -> nn.Module:
 @needs_data
 def test_a_small_run_on_real_digits_gives_a_whole_record(tmp_path: Path):
     plan = Plan(
-        task="usps-mnist",
+        task="mnist-usps",
         arch="lenet",
         method="rpt",
         seed=0,

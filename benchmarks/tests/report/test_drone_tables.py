@@ -17,7 +17,7 @@ from residapt_bench.drones.tables import (
     label_table,
     method_table,
     rank_table,
-    try_table,
+    tuning_table,
 )
 from residapt_bench.record import Record
 
@@ -63,7 +63,7 @@ def test_ranks_are_means_over_the_main_runs() -> None:
 
 
 def test_tries_are_listed() -> None:
-    assert try_table(RECORDS).splitlines()[2:] == ["| RPT | try 1 | 0.800 |"]
+    assert tuning_table(RECORDS).splitlines()[2:] == ["| RPT | try 1 | 0.800 |"]
 
 
 def test_the_figure_places_its_points() -> None:

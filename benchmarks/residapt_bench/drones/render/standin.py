@@ -131,7 +131,7 @@ def draw_drones(backgrounds: Sequence[Path], config: StandInConfig) -> Iterable[
 def draw_negatives(backgrounds: Sequence[Path], config: StandInConfig) -> Iterable[Pixels]:
     """Cut-outs without drones, through the same camera, and as often plain where birds leave no trace.
 
-    Were they not, an even background or a trace of the camera would tell drawn drones from negatives.
+    Were they not, an even background or a trace of the camera would separate drawn drones from negatives.
     """
     for number in range(config.source_negatives):
         rng = np.random.default_rng(derived_seed(config.seed, "negative", number))
