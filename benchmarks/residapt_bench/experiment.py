@@ -6,7 +6,7 @@ import copy
 import hashlib
 import resource
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,11 +95,11 @@ def experiments() -> dict[str, Experiment]:
     return {"digits": DigitExperiment(), "office31": OfficeExperiment(), "drones": DroneExperiment()}
 
 
-def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Iterable[Callback] = ()) -> Record:
+def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Sequence[Callback] = ()) -> Record:
     """Execute a plan. The last iterate counts; labels of the target are used here, after training, only."""
     experiment = experiments()[plan.setup.kind]
     data = experiment.load(plan, root, cache)
-    network = source_network(plan, experiment, data, root, cache)
+    network = source_network(plan, experiment, data, root, cache, callbacks)
     before = (
         None
         if data.compared is None
@@ -147,7 +147,7 @@ class _Trained:
 
 
 def _train(
-    plan: Plan, network: nn.Module, data: TaskData, callbacks: Iterable[Callback]
+    plan: Plan, network: nn.Module, data: TaskData, callbacks: Sequence[Callback]
 ) -> tuple[_Trained, list[dict[str, Any]]]:
     """Train to the end, several times where the class frequencies ask for it, always from the same network."""
     train = plan.train.model_copy(update={"steps": 0}) if plan.is_source_network else plan.train
@@ -169,7 +169,9 @@ def _train(
     return in_rounds(Round(plan.settings, train), run, target)
 
 
-def source_network(plan: Plan, experiment: Experiment, data: TaskData, root: Path, cache: Path) -> nn.Module:
+def source_network(
+    plan: Plan, experiment: Experiment, data: TaskData, root: Path, cache: Path, callbacks: Iterable[Callback] = ()
+) -> nn.Module:
     """The network trained on the source, from the cache where another run has trained it already.
 
     It is read back even by the run that trained it: weights that were just trained lie otherwise in memory, which shows
@@ -184,6 +186,7 @@ def source_network(plan: Plan, experiment: Experiment, data: TaskData, root: Pat
             source_pair(data.pair.source, data.pair.balance),
             method=MethodConfig(augment=plan.settings.augment),
             train=plan.source.loop(),
+            callbacks=callbacks,
             engine=Engine(precision=plan.precision),
         )
         # Another run may have written the same network meanwhile.
