@@ -64,36 +64,58 @@ def paired_difference(
     of which where there are several, ``task`` of which pair of domains. The source network itself is compared with any.
     ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
-    scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
-    wanted = {_name_and_note(given, note): given for given in scores}
-    kinds: dict[str, set[str]] = {"task": set(), "arch": set()}
-    for record in records:
-        plan = record.plan
-        given = wanted.get((plan.full_name, plan.note))
-        chosen = arch in (None, plan.arch) and task in (None, plan.task) and plan.varied == "all"
-        if chosen and given is not None and plan.recipe in (recipe, "plus"):
-            kinds["task"].add(plan.task)
-            kinds["arch"].add(plan.arch)
-            score = _score(record, at)
-            if score is not None:
-                scores[given].setdefault(plan.steps, {})[plan.seed] = score
-    for option, found_names in kinds.items():
-        if len(found_names) > 1:
-            raise DataError(f"the records have runs of {', '.join(sorted(found_names))}: say which with --{option}.")
-    pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
-    pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
-    if len(pairs) > 1:
-        found = ", ".join(str(length) for length in sorted(pairs))
-        raise DataError(f"'{first}' and '{second}' have runs of {found} steps: say which with --steps.")
-    for a, b in pairs.values():
-        seeds = sorted(scores[first][a].keys() & scores[second][b].keys())
-        if seeds:
-            return PairedDifference(first, second, {s: scores[first][a][s] - scores[second][b][s] for s in seeds})
+    chosen = [
+        record
+        for record in records
+        if arch in (None, record.plan.arch)
+        and task in (None, record.plan.task)
+        and record.plan.varied == "all"
+        and record.plan.recipe in (recipe, "plus")
+    ]
+    one, other = (_runs_of(chosen, *_name_and_note(given, note)) for given in (first, second))
+    for option in ("task", "arch"):
+        names = {getattr(record.plan, option) for record in (*one, *other)}
+        if len(names) > 1:
+            raise DataError(f"the records have runs of {', '.join(sorted(names))}: say which with --{option}.")
+    found = _differences(_scores(one, at), _scores(other, at), steps)
+    if len(found) > 1:
+        lengths = ", ".join(map(str, sorted(found)))
+        raise DataError(f"'{first}' and '{second}' have runs of {lengths} steps: say which with --steps.")
+    for differences in found.values():
+        if differences:
+            return PairedDifference(first, second, differences)
     raise DataError(
         f"no seed has a run of both '{first}' and '{second}'"
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
+
+
+Scores = dict[int, dict[int, float]]
+"""Target accuracy by number of steps and seed."""
+
+
+def _runs_of(records: Iterable[Record], name: str, note: str) -> list[Record]:
+    return [record for record in records if (record.plan.full_name, record.plan.note) == (name, note)]
+
+
+def _scores(records: Iterable[Record], at: int | None) -> Scores:
+    scores: Scores = {}
+    for record in records:
+        score = _score(record, at)
+        if score is not None:
+            scores.setdefault(record.plan.steps, {})[record.plan.seed] = score
+    return scores
+
+
+def _differences(one: Scores, other: Scores, steps: int | None) -> dict[int, dict[int, float]]:
+    """First minus second by length and seed; the source network itself, of 0 steps, is compared with any length."""
+    pairs = {max(a, b): (a, b) for a in one for b in other if a == b or 0 in (a, b)}
+    return {
+        length: {seed: one[a][seed] - other[b][seed] for seed in sorted(one[a].keys() & other[b].keys())}
+        for length, (a, b) in pairs.items()
+        if steps in (None, length)
+    }
 
 
 def _name_and_note(given: str, note: str) -> tuple[str, str]:
