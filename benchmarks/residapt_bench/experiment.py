@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import hashlib
 import resource
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -178,28 +180,41 @@ def source_network(
     in the last digits of a score, and a record must not depend on who made the cache.
     """
     path = cache / f"source-{plan.arch.replace(':', '_')}-{_source_key(plan, data)}.safetensors"
-    if not path.exists():
-        trained = experiment.network(plan, data, root)
-        fit(
-            "source_only",
-            trained,
-            source_pair(data.pair.source, data.pair.balance),
-            method=MethodConfig(augment=plan.settings.augment),
-            train=plan.source.loop(),
-            callbacks=callbacks,
-            engine=Engine(precision=plan.precision),
-        )
-        # Another run may have written the same network meanwhile.
-        with atomic_file(path, overwrite=True) as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, temporary)
+    with locked(path):
+        if not path.exists():
+            _train_source(plan, experiment.network(plan, data, root), data, path, callbacks)
     network = experiment.network(plan, data, root)
     network.load_state_dict(load_file(path))
     return network
 
 
+def _train_source(plan: Plan, network: nn.Module, data: TaskData, path: Path, callbacks: Iterable[Callback]) -> None:
+    """Train a network on the source and write its weights."""
+    fit(
+        "source_only",
+        network,
+        source_pair(data.pair.source, data.pair.balance),
+        method=MethodConfig(augment=plan.settings.augment),
+        train=plan.source.loop(),
+        callbacks=callbacks,
+        engine=Engine(precision=plan.precision),
+    )
+    with atomic_file(path, overwrite=True) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
+
+
 def _source_key(plan: Plan, data: TaskData) -> str:
     parts = (plan.arch, data.source_key, plan.source, plan.settings.augment, plan.standardise, plan.precision)
     return hashlib.sha256("/".join(map(repr, parts)).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Other processes wait here until the one that makes the file is done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def network_hash(network: nn.Module) -> str:

@@ -11,8 +11,9 @@ from bench_support.small_digits import small_digits, small_plans
 from residapt.errors import DataError, Interrupted
 from residapt_bench.experiment import recorded
 from residapt_bench.plan import Plan
+from residapt_bench.progress import StepLines
 from residapt_bench.record import Record, Score, append_record, read_records
-from residapt_bench.runner import StepLines, pending, run_plan, run_plans
+from residapt_bench.runner import pending, run_plan, run_plans
 
 
 def record_of(plan: Plan, **plan_changes: Any) -> Record:

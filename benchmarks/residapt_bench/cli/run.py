@@ -31,7 +31,8 @@ def run(
     from residapt.parallel.engines import make_engine
     from residapt.settings import merged
     from residapt_bench.experiment_file import read_experiment
-    from residapt_bench.runner import pending, run_plans, write_line
+    from residapt_bench.progress import write_line
+    from residapt_bench.runner import pending, run_plans
 
     path = experiment_path(experiment)
     changed: dict[str, object] = {}

@@ -25,6 +25,7 @@ from residapt_bench.drones.patches import DetectionData, read_uav
 from residapt_bench.drones.render.standin import detection_data, load_standin
 from residapt_bench.experiment import Defaults, TaskData
 from residapt_bench.plan import DroneSetup, Plan, SourceTraining
+from residapt_bench.progress import write_line
 from residapt_bench.record import DataFiles, Score
 
 CLASSES = ("negative", "drone")
@@ -88,7 +89,13 @@ def load_data(task: str, root: Path, cache: Path, *, validation: bool) -> Detect
     """All patches of a task."""
     if task == "uav":
         return read_uav(root, validation=validation)
-    return detection_data(*load_standin(root, cache), validation=validation)
+    return detection_data(*load_standin(root, cache, on_count=_drawing), validation=validation)
+
+
+def _drawing(name: str, done: int, total: int) -> None:
+    """A line now and then: drawing takes minutes."""
+    if done % 1000 == 0 or done == total:
+        write_line(f"drawing {name}: {done:,} of {total:,}", None)
 
 
 def detection_task(data: DetectionData, plan: Plan) -> TaskData:

@@ -25,5 +25,5 @@ def test_layers_sums_and_parameters_are_means_of_the_runs() -> None:
 
 
 def test_no_ranks_are_said() -> None:
-    with pytest.raises(DataError, match="no run of 'rpt'"):
+    with pytest.raises(DataError, match="'rpt'"):
         rank_tables([])

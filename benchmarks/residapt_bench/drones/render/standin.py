@@ -24,6 +24,7 @@ from residapt_bench.drones.render.draw import SIDE, Looks, draw_photograph, expo
 from residapt_bench.drones.render.photographs import Pixels, cut, open_grey, patches_of, plain_cut, whole
 from residapt_bench.drones.render.split import Photograph, count_split, find_photographs, split_photographs
 from residapt_bench.drones.render.view import Plane
+from residapt_bench.experiment import locked
 
 VERSION = 1
 """Raise it when the drawing or the cutting changes: kept patches are then made anew."""
@@ -63,10 +64,11 @@ def load_standin(
     config = config or StandInConfig()
     key = config.key([path for _, _, path in find_photographs(root)])
     file = cache / f"drone-standin-{key}.safetensors"
-    if not file.exists():
-        tensors, counts = build_standin(root, config, on_count)
-        with atomic_file(file, overwrite=True) as temporary:
-            save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
+    with locked(file):
+        if not file.exists():
+            tensors, counts = build_standin(root, config, on_count)
+            with atomic_file(file, overwrite=True) as temporary:
+                save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
     with safe_open(file, "pt") as kept:
         found = {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
         return found, json.loads(kept.metadata()["counts"])
