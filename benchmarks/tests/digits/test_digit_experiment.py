@@ -81,4 +81,4 @@ def test_a_small_run_on_real_digits_gives_a_whole_record(tmp_path: Path):
     before = record.parameters.before
     assert before["network"] == before["deployed"] == 431_080
     assert before["transform"] == 158_152
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1
