@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -23,10 +22,10 @@ from residapt.rank.prune import prune_transform
 from residapt.storage.adapter import save_pretrained
 from residapt.storage.metadata import AdapterMetadata
 from residapt.streams import TwoStream
-from residapt.transform import ResidualTransform
-from residapt_bench.office31.network import trained_part
-from residapt_bench.office31.plans import CLASSES, OfficeNetwork, OfficePlan
-from residapt_bench.resumable import read_records
+from residapt.transform import ResidualTransform, TransformConfig
+from residapt_bench.office31.network import CLASSES, OfficeNetwork, trained_part
+from residapt_bench.plan import OfficeSetup
+from residapt_bench.record import Ranks, Record, read_records
 from residapt_bench.speed.cases import find_case
 
 METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(CLASSES)))
@@ -49,7 +48,7 @@ def first(count: int, of: int) -> torch.Tensor:
     return torch.arange(of) < count
 
 
-def with_ranks(two: TwoStream, ranks: dict[str, list[int]]) -> TwoStream:
+def with_ranks(two: TwoStream, ranks: Ranks) -> TwoStream:
     """Cut every transform to the given ranks."""
     for name, (left, right) in ranks.items():
         transform = two.transform(name)
@@ -65,15 +64,16 @@ def line(what: str, adapter: int, model: int) -> None:
     print(f"| {what} | {adapter / 1e6:.2f} | {model / 1e6:.2f} | {100 * adapter / model:.1f} % |")
 
 
-def office(record: dict[str, Any]) -> None:
+def office(record: Record) -> None:
     """One recorded run."""
-    plan = OfficePlan.model_validate(record["plan"])
-    network = OfficeNetwork(**{**plan.network.model_dump(), "weights": None})
+    plan, setup = record.plan, record.plan.setup
+    assert isinstance(setup, OfficeSetup)
+    network = OfficeNetwork(**{**setup.model_dump(), "weights": None}, arch=plan.arch, standardise=plan.standardise)
     rest = trained_part(network, Path(), 0)
     plain = build_model(network.arch, num_classes=CLASSES, image_size=network.image_size)
     whole = model_bytes(with_bottleneck(plain, num_classes=CLASSES, width=network.bottleneck))
-    two = TwoStream(rest, plan.settings.transform)
-    size = adapter_bytes(with_ranks(two, record["ranks"]["after"]))
+    two = TwoStream(rest, TransformConfig.parse(plan.settings["transform"]))
+    size = adapter_bytes(with_ranks(two, record.ranks.after))
     note = f", {plan.note}" if plan.note else ""
     line(f"EfficientNet-Lite0, {plan.task}, {plan.method}{note}, seed {plan.seed}", size, whole)
 
@@ -82,8 +82,7 @@ def main() -> None:
     """Print the table."""
     print("| network | adapter, MB | network, MB | share |\n|---|---|---|---|")
     for record in read_records([Path(name) for name in sys.argv[1:]]):
-        plan = record["plan"]
-        if plan["task"] == "a-w" and plan["method"] in ("rpt", "rpt_fixed"):
+        if record.plan.task == "a-w" and record.plan.method in ("rpt", "rpt_fixed"):
             office(record)
     resnet = find_case("resnet50").network()
     for rank in (32, 8):

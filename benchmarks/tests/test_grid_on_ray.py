@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from residapt_bench.digits.grid import name_of, run_grid
+from residapt_bench.resumable import read_records
 
 from bench_support.small_digits import small_digits, small_plans
 from residapt.errors import DataError
 from residapt.parallel.local_pool import LocalPool
 from residapt.parallel.ray_pool import RayPool
-from residapt_bench.digits.grid import name_of, run_grid
-from residapt_bench.resumable import read_records
 from support.cli import invoke
 
 pytestmark = [pytest.mark.slow, pytest.mark.dist, pytest.mark.timeout(900)]

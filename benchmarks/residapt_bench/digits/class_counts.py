@@ -1,20 +1,19 @@
-"""Tasks with other class frequencies than their files have, for what is said about priors."""
+"""Tasks with other class frequencies than their files have, to test what is assumed about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from residapt.data.imageset import ImageSet
 from residapt.errors import DataError
+from residapt_bench.plan import Counts
 
-Counts = Literal["all", "balanced", "skewed"]
-"""All images; equally many of each class in both domains; or a target whose classes are skewed."""
 SKEW = 1.25
-"""Each class of a skewed target is so many times as frequent as the one before: 3 % zeros, 22 % nines."""
+"""How many times as frequent each class of a skewed target is as the one before: 3 % zeros, 22 % nines."""
 
 
 def skewed(classes: int) -> list[float]:
@@ -47,12 +46,9 @@ def with_counts(data: ImageSet, counts: Counts, *, target: bool) -> ImageSet:
     return data.subset(largest_subset(data.labels, frequencies), f"{data.name} {counts}")
 
 
-def with_truth(record: Mapping[str, Any], labels: Tensor) -> dict[str, Any]:
-    """A method's record with the target's true class frequencies beside those assumed; for the record alone."""
-    if "prior" not in record:
-        return dict(record)
-    assumed = torch.tensor(record["prior"]["target"], dtype=torch.float64)
+def with_truth(prior: Mapping[str, Any], labels: Tensor) -> dict[str, Any]:
+    """The class frequencies that a method assumed, beside the target's true ones; for the record alone."""
+    assumed = torch.tensor(prior["target"], dtype=torch.float64)
     truth = torch.bincount(labels, minlength=len(assumed)).double() / len(labels)
-    away = 0.5 * float((assumed - truth).abs().sum())
-    prior = {**record["prior"], "truth": [round(x, 5) for x in truth.tolist()], "distance": round(away, 5)}
-    return {**record, "prior": prior}
+    distance = 0.5 * float((assumed - truth).abs().sum())
+    return {**prior, "truth": [round(x, 5) for x in truth.tolist()], "distance": round(distance, 5)}

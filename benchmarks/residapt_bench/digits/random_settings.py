@@ -1,7 +1,7 @@
-"""Settings drawn at random, the same ones for every method: what a comparison with equal tries is made of.
+"""Settings drawn at random, the same ones for every method: for a comparison with equal tuning.
 
-A recipe that was found on one method may suit it better than another. Here each method meets the same draws around the
-recipe ``plus``, and takes its best by a score that needs no label (:mod:`residapt_bench.report.picked`).
+A recipe that was found on one method may suit it better than another. Here each method is run with the same draws
+around the recipe ``plus``, and takes its best by a score that needs no label (:mod:`residapt_bench.report.picked`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SPACE: dict[str, Callable[[random.Random], float]] = {
 """Ranges around the recipe; a method without transforms, or without a domain classifier, has no use for its rate."""
 
 
-def drawn_settings(seed: int, count: int) -> list[str]:
+def random_settings(seed: int, count: int) -> list[str]:
     """``count`` settings as one line each (``key=value key=value``); more of one seed begin with the fewer."""
     draw = random.Random(derived_seed("settings", seed))
     return [" ".join(f"{name}={value(draw):g}" for name, value in SPACE.items()) for _ in range(count)]

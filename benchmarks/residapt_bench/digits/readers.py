@@ -16,7 +16,7 @@ from scipy.io import loadmat
 from residapt.data.imageset import ImageSet
 from residapt.errors import ConfigError, DataError
 
-# MD5 of the published files. MNIST is unpacked by torchvision after the download, so both forms are listed.
+# MD5 of the published files. torchvision unpacks MNIST after a download, so both forms are listed.
 _OFFICIAL = {
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -40,10 +40,10 @@ _FOLDERS = {
 _IDX_MAGIC = {3: 2051, 1: 2049}
 
 
-def read_svhn(root: str | Path, split: str, *, download: bool = False) -> ImageSet:
+def read_svhn(root: str | Path, split: str) -> ImageSet:
     """``{train,test,extra}_32x32.mat``: 32x32 RGB, with label 10 turned into 0."""
     _require_split("SVHN", split, ("train", "test", "extra"))
-    path = _find("SVHN", Path(root), split, (f"{split}_32x32.mat",), download)
+    path = _find("SVHN", Path(root), split, (f"{split}_32x32.mat",))
     try:
         content = loadmat(path, variable_names=["X", "y"])
         images, labels = content["X"], content["y"].reshape(-1).astype(np.int64) % 10
@@ -53,23 +53,23 @@ def read_svhn(root: str | Path, split: str, *, download: bool = False) -> ImageS
     return _image_set(pixels, labels, f"svhn-{split}", path)
 
 
-def read_mnist(root: str | Path, split: str, *, download: bool = False) -> ImageSet:
+def read_mnist(root: str | Path, split: str) -> ImageSet:
     """``{train,t10k}-{images-idx3,labels-idx1}-ubyte``, plain or ``.gz``: 28x28 grey."""
     _require_split("MNIST", split, ("train", "test"))
     stem = "train" if split == "train" else "t10k"
     paths = []
     for part in ("images-idx3-ubyte", "labels-idx1-ubyte"):
         names = (f"{stem}-{part}", f"{stem}-{part}.gz")
-        paths.append(_find("MNIST", Path(root), split, names, download))
+        paths.append(_find("MNIST", Path(root), split, names))
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
     return _image_set(torch.from_numpy(images)[:, None], labels.astype(np.int64), f"mnist-{split}", *paths)
 
 
-def read_usps(root: str | Path, split: str, *, download: bool = False) -> ImageSet:
+def read_usps(root: str | Path, split: str) -> ImageSet:
     """``usps`` and ``usps.t`` in LIBSVM's text form, plain or ``.bz2``: 16x16 grey."""
     _require_split("USPS", split, ("train", "test"))
     stem = "usps" if split == "train" else "usps.t"
-    path = _find("USPS", Path(root), split, (f"{stem}.bz2", stem), download)
+    path = _find("USPS", Path(root), split, (f"{stem}.bz2", stem))
     try:
         values, labels = _read_libsvm(path)
     except (ValueError, OSError, EOFError) as error:
@@ -133,34 +133,14 @@ def _md5(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _find(family: str, root: Path, split: str, names: tuple[str, ...], download: bool) -> Path:
-    """The first of ``names`` in the folders where such files usually lie, downloaded first if wanted."""
+def _find(family: str, root: Path, split: str, names: tuple[str, ...]) -> Path:
+    """The first of ``names`` in the folders where such files usually are."""
     candidates = [root / folder / name for folder in _FOLDERS[family] for name in names]
     found = next((path for path in candidates if path.is_file()), None)
-    if found is None and download:
-        _download(family, root, split)
-        found = next((path for path in candidates if path.is_file()), None)
     if found is None:
         folders = ", ".join(dict.fromkeys(str(path.parent) for path in candidates))
-        raise DataError(
-            f"{family} {split}: no file {' or '.join(names)} in {folders}. "
-            "Put the published file there, or use --download (download=True) with an internet connection."
-        )
+        raise DataError(f"{family} {split}: no file {' or '.join(names)} in {folders}. Put the published file there.")
     return found
-
-
-def _download(family: str, root: Path, split: str) -> None:
-    from torchvision import datasets
-
-    root.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {"split": split} if family == "SVHN" else {"train": split == "train"}
-    try:
-        getattr(datasets, family)(str(root), download=True, **options)
-    except (OSError, RuntimeError) as error:
-        raise DataError(
-            f"{family} {split} could not be downloaded into {root}: {error} "
-            "Check the internet connection, or copy the published files there."
-        ) from error
 
 
 def _require_split(family: str, split: str, splits: tuple[str, ...]) -> None:

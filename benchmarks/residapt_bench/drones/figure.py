@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from residapt.errors import DataError
 from residapt.report.svg import Line, Panel, svg_chart
-from residapt_bench.drones.tables import NAMES, Record, label_rows
+from residapt_bench.drones.tables import NAMES, label_rows
+from residapt_bench.record import Record
 
 
 def label_figure(records: Sequence[Record]) -> str:

@@ -67,7 +67,7 @@ def read_uav(root: Path, *, validation: bool = False, held: float = 0.25) -> Det
     found = {name: list_images(home / name) for name in FOLDERS}
     for name, paths in found.items():
         if not paths:
-            raise DataError(f"'{home / name}' has no images. Put the patches of UAV-200 there (docs/uav.md).")
+            raise DataError(f"'{home / name}' has no images. Put the patches of UAV-200 there (docs/research/uav.md).")
     real, negatives = found["train/real"], found["train/negative"]
     test_real, test_negatives = found["test/real"], found["test/negative"]
     if validation:
@@ -110,7 +110,8 @@ def _home(root: Path) -> Path:
     if missing:
         raise DataError(
             f"UAV-200 is not complete in '{home}': missing the folders {', '.join(missing)}. "
-            "docs/uav.md says which patches belong where; without the data set, use 'residapt bench drone-standin'."
+            "docs/research/uav.md says which patches belong where; without the data set, use "
+            "'residapt bench run drone-standin'."
         )
     return home
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from residapt.errors import DataError
-from residapt_bench.drones.plans import EARLIER, METHODS, PAPER
-from residapt_bench.names import full_name
+from residapt_bench.drones.published import EARLIER, PAPER
+from residapt_bench.plan import DroneSetup
+from residapt_bench.record import Record
 from residapt_bench.report.markdown import markdown
 from residapt_bench.report.paired import PairedDifference
 from residapt_bench.report.rank_tables import HEADINGS, rank_rows
 
-Record = dict[str, Any]
 NAMES = {
     "source_only": "source only",
     "fine_tune": "fine-tuning",
@@ -29,35 +28,39 @@ MOST_LABELS = 200
 SEVERAL_LABELS = ("fine_tune", "rpt", "rpt+")
 
 
+def setup_of(record: Record) -> DroneSetup:
+    """What belongs to the benchmark, or an error where the record is one of another."""
+    if not isinstance(record.plan.setup, DroneSetup):
+        raise DataError(f"record '{record.key}' is one of {record.plan.setup.kind}, not of drones.")
+    return record.plan.setup
+
+
 def main_runs(records: Sequence[Record], method: str, labels: int | None = None) -> list[Record]:
-    """The runs of a method on the test, without sweeps; ``labels`` None takes any number."""
-    try:
-        return [
-            record
-            for record in records
-            if full_name((plan := record["plan"])["method"], plan["recipe"]) == method
-            and plan["part"] == "test"
-            and not plan["note"]
-            and labels in (None, plan["labels"])
-        ]
-    except (KeyError, TypeError) as error:
-        raise DataError(f"a record is not one of a detection benchmark: it has no {error}.") from None
+    """The runs of a method on the test, without variants; ``labels`` None takes any number."""
+    return [
+        record
+        for record in records
+        if (setup := setup_of(record)).part == "test"
+        and labels in (None, setup.labels)
+        and record.plan.full_name == method
+        and not record.plan.note
+    ]
 
 
 def precisions(records: Sequence[Record], name: str) -> list[float]:
     """Average precisions on one of the scored sets."""
-    return [float(record["ap"][name]) for record in records if name in record["ap"]]
+    return [record.precision(name) for record in records if name in record.scores]
 
 
 def method_table(records: Sequence[Record]) -> str:
     """Average precision of every method with all labels, beside the paper's on UAV-200."""
     heads = ("method", "paper, UAV-200", "AP", "std", "n", "AP second", "std", "trained parameters", "seconds")
     rows = []
-    for method in METHODS:
+    for method in NAMES:
         runs = main_runs(records, method, 0 if method == "source_only" else MOST_LABELS)
         test, second = precisions(runs, "target_test"), precisions(runs, "second")
         counts = [_trained(record) for record in runs]
-        seconds = [float(record["seconds"]) for record in runs]
+        seconds = [record.seconds for record in runs]
         rows.append(
             (
                 NAMES[method],
@@ -76,7 +79,7 @@ def difference_table(records: Sequence[Record]) -> str:
     """RPT minus every other method over the seeds that both have, with its 95 % interval."""
     mine = _by_seed(records, "rpt")
     rows = []
-    for method in METHODS:
+    for method in NAMES:
         theirs = _by_seed(records, method)
         seeds = sorted(mine.keys() & theirs.keys())
         if method == "rpt" or not seeds:
@@ -90,7 +93,7 @@ def difference_table(records: Sequence[Record]) -> str:
 
 def _by_seed(records: Sequence[Record], method: str) -> dict[int, float]:
     runs = main_runs(records, method, 0 if method == "source_only" else MOST_LABELS)
-    return {record["plan"]["seed"]: float(record["ap"]["target_test"]) for record in runs}
+    return {record.plan.seed: record.precision("target_test") for record in runs}
 
 
 def label_rows(records: Sequence[Record], name: str = "target_test") -> dict[str, dict[int, list[float]]]:
@@ -99,7 +102,7 @@ def label_rows(records: Sequence[Record], name: str = "target_test") -> dict[str
     for method in SEVERAL_LABELS:
         by_count: dict[int, list[float]] = {}
         for record in main_runs(records, method):
-            by_count.setdefault(record["plan"]["labels"], []).extend(precisions([record], name))
+            by_count.setdefault(setup_of(record).labels, []).extend(precisions([record], name))
         if method == "fine_tune" and by_count:
             by_count[0] = precisions(main_runs(records, "source_only"), name)
         if by_count:
@@ -121,14 +124,13 @@ def rank_table(records: Sequence[Record]) -> str:
     return markdown(HEADINGS, rank_rows(main_runs(records, "rpt", MOST_LABELS)))
 
 
-def try_table(records: Sequence[Record]) -> str:
-    """Settings that were tried, and the average precision on the held-out training photographs."""
+def tuning_table(records: Sequence[Record]) -> str:
+    """Configurations tried, and their average precision on the held-out training photographs."""
     rows = []
     for record in records:
-        plan = record["plan"]
-        if plan["part"] == "validation":
-            method = full_name(plan["method"], plan["recipe"])
-            rows.append((NAMES.get(method, method), plan["note"], f"{record['ap']['validation']:.3f}"))
+        if setup_of(record).part == "validation":
+            method = record.plan.full_name
+            rows.append((NAMES.get(method, method), record.plan.note, f"{record.precision('validation'):.3f}"))
     return markdown(("method", "tried", "AP, validation"), sorted(rows))
 
 
@@ -139,7 +141,7 @@ def all_tables(records: Sequence[Record]) -> dict[str, str]:
         "differences": difference_table,
         "labels": label_table,
         "ranks": rank_table,
-        "tries": try_table,
+        "tries": tuning_table,
     }
     return {name: make(records) for name, make in makers.items()}
 
@@ -158,8 +160,8 @@ def fill_in(text: str, tables: Mapping[str, str], where: str) -> str:
 
 def _trained(record: Record) -> int:
     """Parameters in training at the start, helpers that are thrown away left out."""
-    counts = record["parameters"]["before"]
-    return int(counts["network"] + counts["transform"])
+    counts = record.parameters.before
+    return counts["network"] + counts["transform"]
 
 
 def _mean_std(values: Sequence[float]) -> tuple[str, str]:

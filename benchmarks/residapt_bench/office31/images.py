@@ -7,10 +7,7 @@ same file.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,8 +25,8 @@ from residapt.data.preprocess import to_float
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec, input_spec
 from residapt.storage.atomic import atomic_file
-from residapt_bench.office31.network import frozen_stages
-from residapt_bench.office31.plans import CLASSES, OfficeNetwork
+from residapt_bench.experiment import locked
+from residapt_bench.office31.network import CLASSES, OfficeNetwork, frozen_stages
 
 MARGIN = 1.25
 """Images are decoded larger than the network reads them, so that a crop has pixels of its own."""
@@ -79,7 +76,7 @@ def load_domain(name: str, network: OfficeNetwork, root: Path, cache: Path) -> D
     if len(folders.classes) != CLASSES:
         raise DataError(f"'{folders.root}' has {len(folders.classes)} classes; Office-31 has {CLASSES}.")
     path = cache / f"office31-{name}-{_key(network, root)}.safetensors"
-    with _only_one(path):
+    with locked(path):
         if not path.exists():
             _save(_activations(name, network, root, folders, cache), path)
     found = load_file(path)
@@ -141,15 +138,6 @@ def _key(network: OfficeNetwork, root: Path) -> str:
     if network.weights is not None and (file := root / network.weights).is_file():
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
-
-
-@contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Other processes wait here until the one that makes the file is done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:

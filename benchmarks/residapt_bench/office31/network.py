@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from residapt.data.domains import Labelled
 from residapt.errors import ModelError
-from residapt.methods.fit import source_pair
 from residapt.models.heads import with_bottleneck
 from residapt.models.specs import build_model
 from residapt.models.stages import FrozenStages, cut_after
 from residapt.models.standardise import standardised
-from residapt.train import GroupConfig, TrainConfig
-from residapt_bench.digits.warm_start import cached_source_network
-from residapt_bench.office31.plans import CLASSES, OfficeNetwork, OfficePlan
+from residapt_bench.plan import OfficeSetup, Plan
+
+CLASSES = 31
+
+
+class OfficeNetwork(OfficeSetup):
+    """What decides the network, its frozen stages and their output."""
+
+    arch: str
+    """Model spec."""
+    standardise: bool = False
+    """Whether each image is standardised by itself before the first stage."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> OfficeNetwork:
+        """The network of a plan."""
+        assert isinstance(plan.setup, OfficeSetup)
+        return cls(**plan.setup.model_dump(), arch=plan.arch, standardise=plan.standardise)
 
 
 def frozen_stages(network: OfficeNetwork, root: Path) -> FrozenStages:
@@ -45,22 +57,6 @@ def _parts(network: OfficeNetwork, root: Path) -> tuple[FrozenStages, nn.Module]
         whole = build_model(network.arch, num_classes=CLASSES, image_size=network.image_size, weights=weights)
     example = torch.zeros(2, 3, network.image_size, network.image_size)
     return cut_after(whole, network.freeze, example)
-
-
-def warm_start(plan: OfficePlan, source: Labelled, root: Path, cache: Path, key: str) -> nn.Module:
-    """The network trained on the source, from the cache where another run of this source and seed has made it."""
-    path = cache / f"office31-{plan.domains[0]}-source-{key}.safetensors"
-    train = TrainConfig(
-        steps=plan.source.steps,
-        batch_size=plan.source.batch_size,
-        seed=plan.source.seed,
-        beta1=0.9,
-        network=GroupConfig(lr=plan.source.lr),
-        head=plan.source.head,
-        decay="inverse",
-    )
-    build = partial(trained_part, plan.network, root, plan.source.seed)
-    return cached_source_network(path, build, source_pair(source), train)
 
 
 class PadFirst(nn.Conv2d):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from residapt.report.charts import SERIES, Series, bar_chart, grid, line_chart
 from residapt.report.html import Html, join, tag
 from residapt.report.page import Section, render_page
 from residapt.report.tables import Column, table
-from residapt_bench.office31.plans import PAIRS
+from residapt_bench.office31.experiment import PAIRS
 from residapt_bench.office31.table import HEADINGS, office_rows
+from residapt_bench.record import Record
 
-Record = dict[str, Any]
 PROTOCOL = (
     "Fully transductive: all labelled source images, all target images without labels, accuracy on the same target "
     "images. Last iterate; target labels were used for the final evaluation and for the curves only. "
@@ -23,7 +22,7 @@ PROTOCOL = (
 
 def office_page(records: Sequence[Record]) -> Html:
     """The whole page, from records only."""
-    main = [record for record in records if not record["plan"]["note"]]
+    main = [record for record in records if not record.plan.note]
     sections = [Section("table", "Accuracy", _table(records), "Accuracy")]
     parts = (("ranks", "Ranks of every layer", _ranks(main)), ("curves", "Accuracy along the runs", _curves(main)))
     sections += [Section(anchor, heading, body, heading) for anchor, heading, body in parts if body]
@@ -39,12 +38,12 @@ def _ranks(records: Sequence[Record]) -> Html:
     """A to W first, as in the paper's figure."""
     charts = []
     for pair in PAIRS:
-        chosen = [r for r in records if r["plan"]["method"] == "rpt" and r["plan"]["task"] == pair]
+        chosen = [r for r in records if r.plan.method == "rpt" and r.plan.task == pair]
         if not chosen:
             continue
-        layers = list(chosen[0]["ranks"]["before"])
-        before = [float(sum(chosen[0]["ranks"]["before"][layer])) for layer in layers]
-        after = [statistics.fmean(sum(run["ranks"]["after"][layer]) for run in chosen) for layer in layers]
+        layers = list(chosen[0].ranks.before)
+        before = [float(sum(chosen[0].ranks.before[layer])) for layer in layers]
+        after = [statistics.fmean(sum(run.ranks.after[layer]) for run in chosen) for layer in layers]
         series = [Series("before", before, [], "--shade", muted=True), Series("after", after, [], "--target")]
         title = f"{pair.upper().replace('-', '→')}: l + r of each layer, mean of {len(chosen)} run(s)"
         charts.append(bar_chart(title, layers, series, x_title="l + r"))
@@ -54,8 +53,8 @@ def _ranks(records: Sequence[Record]) -> Html:
 def _curves(records: Sequence[Record]) -> Html:
     charts = []
     for pair in PAIRS:
-        chosen = [r for r in records if r["plan"]["task"] == pair and r["plan"]["method"] != "source_only"]
-        methods = sorted({r["plan"]["method"] for r in chosen})
+        chosen = [r for r in records if r.plan.task == pair and r.plan.method != "source_only"]
+        methods = sorted({r.plan.method for r in chosen})
         series = [_curve(method, chosen, SERIES[i % len(SERIES)]) for i, method in enumerate(methods)]
         if series:
             charts.append(line_chart(f"{pair.upper().replace('-', '→')}: target accuracy, mean of the seeds", series))
@@ -65,7 +64,7 @@ def _curves(records: Sequence[Record]) -> Html:
 def _curve(method: str, records: Sequence[Record], color: str) -> Series:
     points: dict[float, list[float]] = {}
     for record in records:
-        for point in record["curve"] if record["plan"]["method"] == method else ():
+        for point in record.curve if record.plan.method == method else ():
             points.setdefault(point["step"], []).append(point["target"])
     steps = sorted(points)
     return Series(method, steps, [statistics.fmean(points[step]) for step in steps], color)

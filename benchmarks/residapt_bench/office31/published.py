@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from residapt_bench.office31.plans import PAIRS
+from residapt_bench.office31.experiment import PAIRS
 
 
 class PublishedRow(NamedTuple):

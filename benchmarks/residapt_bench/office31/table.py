@@ -5,17 +5,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
 from residapt.errors import DataError
-from residapt_bench.names import full_name, split_plus
-from residapt_bench.office31.plans import METHODS, PAIRS
+from residapt_bench.names import split_plus
+from residapt_bench.office31.experiment import PAIRS
 from residapt_bench.office31.published import PUBLISHED_OFFICE
+from residapt_bench.plan import OfficeSetup
+from residapt_bench.record import Record
 from residapt_bench.report.markdown import markdown
 
 OURS = "ours"
+METHODS = ("source_only", "dann_flip", "rpt_fixed", "rpt")
+"""In the order of the rows; others come after them."""
 HEADINGS = ("method", "from", *(pair.upper().replace("-", "→") for pair in PAIRS), "mean of six", "runs")
 
 
@@ -42,16 +45,13 @@ class OfficeRow:
         return (self.method, self.origin, *(_cell(self.values.get(pair, ())) for pair in PAIRS), mean, count)
 
 
-def office_rows(records: Iterable[dict[str, Any]], *, published: bool = True) -> list[OfficeRow]:
+def office_rows(records: Iterable[Record], *, published: bool = True) -> list[OfficeRow]:
     """Our rows, one for each method and note, then the published ones."""
     groups: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for record in records:
-        if record.get("bench") != "office31":
-            raise DataError(f"record '{record.get('key')}' is not one of bench office31.")
-        plan = record["plan"]
-        method = full_name(plan["method"], plan.get("recipe", "paper"))
-        group = groups.setdefault((plan["note"], _setting(plan), method), {})
-        group.setdefault(plan["task"], []).append(record["accuracy"]["target"])
+        plan = record.plan
+        group = groups.setdefault((plan.note, _setting(record), plan.full_name), {})
+        group.setdefault(plan.task, []).append(record.target)
     ours = [
         OfficeRow(method, f"{OURS}, {setting}{f', {note}' if note else ''}", _frozen(found))
         for (note, setting, method), found in sorted(groups.items(), key=lambda item: (*item[0][:2], _place(item[0])))
@@ -59,11 +59,13 @@ def office_rows(records: Iterable[dict[str, Any]], *, published: bool = True) ->
     return [*ours, *(_published() if published else [])]
 
 
-def _setting(plan: dict[str, Any]) -> str:
+def _setting(record: Record) -> str:
     """What tells rows of one method apart: runs of another network, input or kind of weights are other rows."""
-    network = plan["network"]
-    averaged = plan["settings"].get("average", {}).get("decay", 0.0) > 0 and plan["method"] != "source_only"
-    stages = f"{network['arch'].partition(':')[2]} {network['image_size']}², from {network['freeze']} on"
+    plan, setup = record.plan, record.plan.setup
+    if not isinstance(setup, OfficeSetup):
+        raise DataError(f"record '{record.key}' is one of {setup.kind}, not of office31.")
+    averaged = plan.setting("average.decay") > 0 and plan.method != "source_only"
+    stages = f"{plan.arch.partition(':')[2]} {setup.image_size}², from {setup.freeze} on"
     return stages + (", averaged weights" if averaged else "")
 
 

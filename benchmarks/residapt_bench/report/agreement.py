@@ -8,13 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any
-
-from torch import Tensor
 
 from residapt.errors import DataError
+from residapt_bench.record import Record
+from residapt_bench.report.groups import run_groups
 from residapt_bench.report.markdown import markdown
-from residapt_bench.run_group import run_groups
 
 HEADINGS = (
     "task",
@@ -31,24 +29,19 @@ HEADINGS = (
 )
 
 
-def class_text(logits: Tensor) -> str:
-    """The predicted classes as one string, a digit for each image."""
-    return "".join(str(label) for label in logits.argmax(1).tolist())
-
-
 def pair_agreements(predictions: Sequence[str]) -> list[float]:
     """Share of images with the same class, for every pair of runs."""
     return [statistics.fmean(a == b for a, b in zip(x, y, strict=True)) for x, y in combinations(predictions, 2)]
 
 
-def agreement_table(records: Iterable[dict[str, Any]]) -> str:
+def agreement_table(records: Iterable[Record]) -> str:
     """A row for each group of runs that differ by their seed only, those that agree best first."""
-    groups = run_groups(record for record in records if "predicted" in record)
+    groups = run_groups(record for record in records if record.predicted)
     rows = []
     for group, runs in groups.items():
-        shares = pair_agreements([run["predicted"] for run in runs])
+        shares = pair_agreements([run.predicted for run in runs])
         if shares:
-            score = statistics.fmean(run["label_free"]["infomax"][1] for run in runs)
+            score = statistics.fmean(run.label_free["infomax"][1] for run in runs)
             rows.append((statistics.fmean(shares), min(shares), score, len(runs), group))
     if not rows:
         raise DataError("the records have no two runs that differ by their seed only and hold their predictions.")

@@ -6,13 +6,11 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from scipy import stats
 
 from residapt.errors import DataError
-from residapt_bench.budget import adaptation_steps
-from residapt_bench.names import full_name
+from residapt_bench.record import Record
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,12 @@ class PairedDifference:
 
 
 def paired_difference(
-    records: Iterable[dict[str, Any]],
+    records: Iterable[Record],
     first: str,
     second: str,
     *,
     task: str | None = None,
-    arch: str = "lenet",
+    arch: str | None = None,
     note: str = "",
     recipe: str = "common",
     steps: int | None = None,
@@ -63,37 +61,61 @@ def paired_difference(
 
     A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
     ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
-    of which where there are several, ``task`` of which pair of domains. The source network as it is goes with any.
+    of which where there are several, ``task`` of which pair of domains. The source network itself is compared with any.
     ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
-    scores: dict[str, dict[int, dict[int, float]]] = {first: {}, second: {}}
-    wanted = {_name_and_note(given, note): given for given in scores}
-    tasks = set()
-    for record in records:
-        plan = record["plan"]
-        given = wanted.get((full_name(plan["method"], plan["recipe"]), plan["note"]))
-        chosen = plan["arch"] == arch and task in (None, plan["task"]) and plan["varied"] == "all"
-        if chosen and given is not None and plan["recipe"] in (recipe, "plus"):
-            tasks.add(plan["task"])
-            score = _score(record, at)
-            if score is not None:
-                scores[given].setdefault(adaptation_steps(plan), {})[plan["seed"]] = score
-    if len(tasks) > 1:
-        raise DataError(f"the records have runs of {', '.join(sorted(tasks))}: say which with --task.")
-    pairs = {max(a, b): (a, b) for a in scores[first] for b in scores[second] if a == b or 0 in (a, b)}
-    pairs = {length: lengths for length, lengths in pairs.items() if steps in (None, length)}
-    if len(pairs) > 1:
-        found = ", ".join(str(length) for length in sorted(pairs))
-        raise DataError(f"'{first}' and '{second}' have runs of {found} steps: say which with --steps.")
-    for a, b in pairs.values():
-        seeds = sorted(scores[first][a].keys() & scores[second][b].keys())
-        if seeds:
-            return PairedDifference(first, second, {s: scores[first][a][s] - scores[second][b][s] for s in seeds})
+    chosen = [
+        record
+        for record in records
+        if arch in (None, record.plan.arch)
+        and task in (None, record.plan.task)
+        and record.plan.varied == "all"
+        and record.plan.recipe in (recipe, "plus")
+    ]
+    one, other = (_runs_of(chosen, *_name_and_note(given, note)) for given in (first, second))
+    for option in ("task", "arch"):
+        names = {getattr(record.plan, option) for record in (*one, *other)}
+        if len(names) > 1:
+            raise DataError(f"the records have runs of {', '.join(sorted(names))}: say which with --{option}.")
+    found = _differences(_scores(one, at), _scores(other, at), steps)
+    if len(found) > 1:
+        lengths = ", ".join(map(str, sorted(found)))
+        raise DataError(f"'{first}' and '{second}' have runs of {lengths} steps: say which with --steps.")
+    for differences in found.values():
+        if differences:
+            return PairedDifference(first, second, differences)
     raise DataError(
-        f"no seed has a run of both '{first}' and '{second}' on {arch}"
+        f"no seed has a run of both '{first}' and '{second}'"
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
+
+
+Scores = dict[int, dict[int, float]]
+"""Target accuracy by number of steps and seed."""
+
+
+def _runs_of(records: Iterable[Record], name: str, note: str) -> list[Record]:
+    return [record for record in records if (record.plan.full_name, record.plan.note) == (name, note)]
+
+
+def _scores(records: Iterable[Record], at: int | None) -> Scores:
+    scores: Scores = {}
+    for record in records:
+        score = _score(record, at)
+        if score is not None:
+            scores.setdefault(record.plan.steps, {})[record.plan.seed] = score
+    return scores
+
+
+def _differences(one: Scores, other: Scores, steps: int | None) -> dict[int, dict[int, float]]:
+    """First minus second by length and seed; the source network itself, of 0 steps, is compared with any length."""
+    pairs = {max(a, b): (a, b) for a in one for b in other if a == b or 0 in (a, b)}
+    return {
+        length: {seed: one[a][seed] - other[b][seed] for seed in sorted(one[a].keys() & other[b].keys())}
+        for length, (a, b) in pairs.items()
+        if steps in (None, length)
+    }
 
 
 def _name_and_note(given: str, note: str) -> tuple[str, str]:
@@ -101,8 +123,8 @@ def _name_and_note(given: str, note: str) -> tuple[str, str]:
     return name, own if colon else note
 
 
-def _score(record: dict[str, Any], at: int | None) -> float | None:
+def _score(record: Record, at: int | None) -> float | None:
     """Target accuracy at the end or, from the curve, after ``at`` steps."""
     if at is None:
-        return float(record["accuracy"]["target_test"])
-    return next((float(point["target_test"]) for point in record["curve"] if point["step"] == at), None)
+        return record.target
+    return next((float(point["target_test"]) for point in record.curve if point["step"] == at), None)

@@ -1,51 +1,48 @@
-"""What each method comes to where a score without labels picks one of its tries, seed by seed."""
+"""What each method comes to where a label-free score picks one of its variants, seed by seed."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from residapt.errors import DataError
-from residapt_bench.names import full_name
+from residapt_bench.record import Record
 from residapt_bench.report.markdown import markdown
 from residapt_bench.report.paired import PairedDifference
 
-Record = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Tries:
-    """The tries of one method, by seed and note."""
+class Variants:
+    """The runs of one method with different settings, by seed and note."""
 
     method: str
     runs: dict[int, dict[str, Record]]
 
     def accuracy(self, seed: int, note: str) -> float:
-        """Of one try, in per cent."""
-        return float(self.runs[seed][note]["accuracy"]["target_test"])
+        """Of one variant, in per cent."""
+        return self.runs[seed][note].target
 
     def pick(self, seed: int, score: str) -> str:
-        """The note of the try with the highest score after training."""
-        tried = self.runs[seed]
+        """The note of the variant with the highest score after training."""
+        variants = self.runs[seed]
         try:
-            return max(tried, key=lambda note: float(tried[note]["label_free"][score][1]))
+            return max(variants, key=lambda note: variants[note].label_free[score][1])
         except KeyError:
-            known = ", ".join(sorted(next(iter(tried.values()))["label_free"]))
+            known = ", ".join(sorted(next(iter(variants.values())).label_free))
             raise DataError(f"the records have no score '{score}'; scores: {known}.") from None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods with the same tries."""
+    """Two methods with the same variants."""
 
-    first: Tries
-    second: Tries
+    first: Variants
+    second: Variants
 
     @property
     def seeds(self) -> list[int]:
-        """Seeds for which both have tries."""
+        """Seeds for which both have variants."""
         return sorted(self.first.runs.keys() & self.second.runs.keys())
 
     def picked(self, score: str) -> list[tuple[int, float, float]]:
@@ -62,7 +59,7 @@ class Comparison:
         return PairedDifference(self.first.method, self.second.method, found)
 
     def over_all(self) -> PairedDifference:
-        """First minus second, the mean over all tries of a seed: what settings without any choice come to."""
+        """First minus second, the mean over all variants of a seed: what settings without any choice come to."""
         found = {}
         for seed in self.seeds:
             notes = self.first.runs[seed]
@@ -72,37 +69,37 @@ class Comparison:
         return PairedDifference(self.first.method, self.second.method, found)
 
 
-def compare_tries(records: Iterable[Record], first: str, second: str) -> Comparison:
-    """Both methods' tries; refused where one has tries that the other has not."""
+def compare_variants(records: Iterable[Record], first: str, second: str) -> Comparison:
+    """Both methods' variants; an error where one has variants that the other has not."""
     kept = list(records)
-    found = Comparison(_tries(kept, first), _tries(kept, second))
+    found = Comparison(_variants(kept, first), _variants(kept, second))
     if not found.seeds:
         raise DataError(f"'{first}' and '{second}' have no seed in common.")
     for seed in found.seeds:
         alone = found.first.runs[seed].keys() ^ found.second.runs[seed].keys()
         if alone:
             raise DataError(
-                f"seed {seed}: {len(alone)} tries were made with one of '{first}' and '{second}' only, for instance "
+                f"seed {seed}: {len(alone)} variants were run with one of '{first}' and '{second}' only, for instance "
                 f"'{min(alone)}'. Run the missing ones first."
             )
     return found
 
 
-def _tries(records: Sequence[Record], name: str) -> Tries:
+def _variants(records: Sequence[Record], name: str) -> Variants:
     runs: dict[int, dict[str, Record]] = {}
     for record in records:
-        plan = record["plan"]
-        if full_name(plan["method"], plan["recipe"]) == name:
-            tried = runs.setdefault(plan["seed"], {})
-            if plan["note"] in tried:
+        plan = record.plan
+        if plan.full_name == name:
+            variants = runs.setdefault(plan.seed, {})
+            if plan.note in variants:
                 raise DataError(
-                    f"seed {plan['seed']} has two runs of '{name}' with the note '{plan['note']}': tasks, networks and "
+                    f"seed {plan.seed} has two runs of '{name}' with the note '{plan.note}': tasks, networks and "
                     "lengths of training need files of their own."
                 )
-            tried[plan["note"]] = record
+            variants[plan.note] = record
     if not runs:
         raise DataError(f"there are no runs of '{name}'.")
-    return Tries(name, runs)
+    return Variants(name, runs)
 
 
 def picked_text(found: Comparison, score: str) -> str:
@@ -110,14 +107,14 @@ def picked_text(found: Comparison, score: str) -> str:
     first, second = found.first.method, found.second.method
     rows = []
     for seed, one, other in found.picked(score):
-        tried = [[tries.accuracy(seed, note) for note in tries.runs[seed]] for tries in (found.first, found.second)]
-        means = [f"{statistics.fmean(values):.1f}" for values in tried]
-        bests = [f"{max(values):.1f}" for values in tried]
-        rows.append((str(seed), str(len(tried[0])), f"{one:.1f}", f"{other:.1f}", *means, *bests))
+        values = [[each.accuracy(seed, note) for note in each.runs[seed]] for each in (found.first, found.second)]
+        means = [f"{statistics.fmean(each):.1f}" for each in values]
+        bests = [f"{max(each):.1f}" for each in values]
+        rows.append((str(seed), str(len(values[0])), f"{one:.1f}", f"{other:.1f}", *means, *bests))
     heads = (
         "seed",
-        "tries each",
+        "variants each",
         *(f"{name}, {what}" for what in (f"by {score}", "mean", "best") for name in (first, second)),
     )
-    told = [markdown(heads, rows), f"By {score}: {found.difference(score).text()}"]
-    return "\n".join([*told, f"Over all tries: {found.over_all().text()}"])
+    lines = [markdown(heads, rows), f"By {score}: {found.difference(score).text()}"]
+    return "\n".join([*lines, f"Over all variants: {found.over_all().text()}"])

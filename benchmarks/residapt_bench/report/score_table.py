@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from residapt.errors import DataError
+from residapt_bench.record import Record
 from residapt_bench.report.markdown import markdown
 
 SCORES = {"infomax": "InfoMax", "class_ami": "ClassAMI", "bnm": "BNM", "anchored_ami": "anchored AMI"}
 
 
-def score_table(records: Iterable[dict[str, Any]]) -> str:
+def score_table(records: Iterable[Record]) -> str:
     """A row for each run that has measurements, in the order of the records."""
     rows = []
     for record in records:
-        if not record.get("label_free"):
-            continue
-        plan, found = record["plan"], record["label_free"]
-        target = record["accuracy"].get("target_test", record["accuracy"].get("target"))
-        names = (plan["task"], plan["method"], str(plan["seed"]), str(plan["train"]["steps"]), plan["note"])
-        rows.append((*names, *(f"{found[name][1]:.3f}" for name in SCORES), f"{target:.1f}"))
+        plan, found = record.plan, record.label_free
+        if found:
+            names = (plan.task, plan.method, str(plan.seed), str(plan.train["steps"]), plan.note)
+            rows.append((*names, *(f"{found[name][1]:.3f}" for name in SCORES), f"{record.target:.1f}"))
     if not rows:
         raise DataError("the records have no label-free measurements.")
     return markdown(("task", "method", "seed", "steps", "note", *SCORES.values(), "accuracy"), rows)

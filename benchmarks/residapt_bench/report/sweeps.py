@@ -1,20 +1,19 @@
-"""Accuracy as a function of the two weights of RPT, and the runs of DANN that it is held against; from records only."""
+"""Accuracy as a function of the two weights of RPT, beside the runs of DANN; from records only."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from residapt_bench.budget import adaptation_steps
+from residapt_bench.plan import RecordedPlan
+from residapt_bench.record import Record
 
-Record = dict[str, Any]
-SWEEPS: dict[str, tuple[str, Callable[[Record], float]]] = {
-    "sweep stream_weight": ("weight of the stream loss, λs", lambda plan: float(plan["settings"]["stream_weight"])),
-    "sweep rank.weight": ("weight of the rank penalty, λr", lambda plan: float(plan["settings"]["rank"]["weight"])),
+SWEEPS = {
+    "stream_weight": "weight of the stream loss, λs",
+    "rank.weight": "weight of the rank penalty, λr",
 }
-"""By the note of their runs: what is swept, and its value in a plan."""
+"""Settings that are swept, and their headings."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +29,24 @@ class Sweep:
 
 def sweeps_of(records: Sequence[Record]) -> Iterator[Sweep]:
     """Those of the two sweeps that have runs; the unchanged runs of the same seeds and length belong to both."""
-    for note, (heading, value_of) in SWEEPS.items():
-        swept = [r for r in records if r["plan"]["note"] == note]
-        starts = {_start(r["plan"]) for r in swept}
+    for key, heading in SWEEPS.items():
+        swept = [r for r in records if r.plan.swept == key]
+        starts = {_start(r.plan) for r in swept}
         rpt, dann = (
-            [r for r in records if _is_plain(r["plan"], method) and _start(r["plan"]) in starts]
+            [r for r in records if _is_plain(r.plan, method) and _start(r.plan) in starts]
             for method in ("rpt", "dann_flip")
         )
-        runs = [r for r in (*swept, *rpt) if value_of(r["plan"]) > 0]
-        points = sorted((value_of(r["plan"]), r["accuracy"]["target_test"]) for r in runs)
+        runs = [r for r in (*swept, *rpt) if float(r.plan.setting(key)) > 0]
+        points = sorted((float(r.plan.setting(key)), r.target) for r in runs)
         if points:
-            level = statistics.fmean(r["accuracy"]["target_test"] for r in dann) if dann else None
+            level = statistics.fmean(r.target for r in dann) if dann else None
             yield Sweep(heading, points, level)
 
 
-def _start(plan: Record) -> tuple[int, int]:
-    """Seed and length: what runs must share to be held against each other."""
-    return plan["seed"], adaptation_steps(plan)
+def _start(plan: RecordedPlan) -> tuple[int, int]:
+    """Seed and length: what runs must share to be compared."""
+    return plan.seed, plan.steps
 
 
-def _is_plain(plan: Record, method: str) -> bool:
-    wanted = {"method": method, "recipe": "common", "note": "", "varied": "all"}
-    return all(plan[name] == value for name, value in wanted.items())
+def _is_plain(plan: RecordedPlan, method: str) -> bool:
+    return (plan.method, plan.recipe, plan.note, plan.varied) == (method, "common", "", "all")

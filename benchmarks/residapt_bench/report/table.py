@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from rich import box
 from rich.console import Group
 from rich.table import Table
 
 from residapt_bench.digits.published import PUBLISHED, Published
+from residapt_bench.record import Record
+from residapt_bench.report.groups import RunGroup, run_groups
 from residapt_bench.report.markdown import markdown
-from residapt_bench.run_group import RunGroup, run_groups
 
 HEADINGS = (
     "task",
@@ -71,7 +71,7 @@ class Row:
         )
 
 
-def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
+def rows_of(records: Iterable[Record]) -> list[Row]:
     """Group records into rows; published methods that have no run give rows with empty cells."""
     groups = run_groups(records)
     for task in sorted({group.task for group in groups}):
@@ -81,9 +81,9 @@ def rows_of(records: Iterable[dict[str, Any]]) -> list[Row]:
     return [_row(group, groups[group]) for group in sorted(groups)]
 
 
-def _row(group: RunGroup, records: list[dict[str, Any]]) -> Row:
-    scores = [record["accuracy"] for record in records]
-    values, train, source = (tuple(s[name] for s in scores) for name in ("target_test", "target_train", "source_test"))
+def _row(group: RunGroup, records: Sequence[Record]) -> Row:
+    names = ("target_test", "target_train", "source_test")
+    values, train, source = (tuple(r.scores[name].accuracy for r in records) for name in names)
     return Row(group, values, train, source)
 
 

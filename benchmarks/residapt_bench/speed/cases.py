@@ -43,7 +43,7 @@ class SpeedCase:
     rounds: float
     """Share of the asked rounds; a step of a large network is long and needs fewer."""
     aim: float
-    """Largest ratio of RPT to DANN that is wanted."""
+    """Largest acceptable ratio of RPT to DANN."""
     times_prox: bool = False
     """Whether the proximal step of all layers is timed as well."""
     rank: int = 32
@@ -95,7 +95,7 @@ CASES = {
 def find_case(name: str) -> SpeedCase:
     """The case of that name."""
     if name not in CASES:
-        raise ConfigError(f"bench speed: there is no case '{name}'. Cases: {', '.join(CASES)}.")
+        raise ConfigError(f"there is no case '{name}'. Cases: {', '.join(CASES)}.")
     return CASES[name]
 
 

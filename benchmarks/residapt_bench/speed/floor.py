@@ -9,7 +9,7 @@ first layer has no input gradient). RPT adds, for a layer with C x N weights and
 * the energy, by two Gram matrices, (C + N) k k;
 
 each three times as well. Elementwise work, memory traffic and the overhead of calls are not counted.
-:func:`multiplications` counts what is really executed, to be held against this.
+:func:`multiplications` counts what is really executed, to be compared with this.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""``residapt bench growth``: how time and memory of a step grow with rank, batch and depth."""
+"""``residapt bench speed growth``: how time and memory of a step grow with rank, batch and depth."""
 
 from __future__ import annotations
 
-import json
 import platform
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 from rich.table import Table
 
 from residapt.errors import ConfigError, DataError
 from residapt.report.svg import Line, Panel, svg_chart
+from residapt.settings import Settings
+from residapt_bench.record import append_record
 from residapt_bench.speed.cases import STEPS, SpeedCase, resnet_case
 from residapt_bench.speed.memory import peak_memory
 from residapt_bench.speed.steps import interleave, using_threads
@@ -28,23 +29,33 @@ AXES: dict[str, tuple[int, ...]] = {
 WORDS = {"rank": "rank, l = r", "batch": "images of each domain", "depth": "layers of the ResNet"}
 
 
-@dataclass(frozen=True)
-class GrowthPoint:
+class GrowthPoint(Settings):
     """One network, batch and rank: RPT and DANN in turns."""
 
+    version: Literal[1] = 1
+    """Of the format."""
     axis: str
+    """What grows."""
     value: int
+    """Its value."""
     pixels: int
+    """Height and width of the images."""
     seconds: dict[str, float]
     """Median of each, by the wall clock."""
     ratio: float
+    """RPT to DANN, by the wall clock."""
     processor_ratio: float
+    """RPT to DANN, by the processor's clock."""
     memory: dict[str, int]
     """Peak bytes of each, without the interpreter and its libraries."""
     rounds: int
+    """Interleaved rounds."""
     threads: int
-    torch: str = torch.__version__
-    processor: str = field(default_factory=platform.machine)
+    """Threads of PyTorch."""
+    torch: str = str(torch.__version__)
+    """Version of PyTorch."""
+    processor: str = platform.machine()
+    """Kind of processor."""
 
     @property
     def memory_ratio(self) -> float | None:
@@ -55,7 +66,7 @@ class GrowthPoint:
 def growth_case(axis: str, value: int, pixels: int) -> SpeedCase:
     """The case at one value of an axis."""
     if axis not in AXES:
-        raise ConfigError(f"bench growth: there is no axis '{axis}'. Axes: {', '.join(AXES)}.")
+        raise ConfigError(f"there is no axis '{axis}'. Axes: {', '.join(AXES)}.")
     size, rank, depth = 8, 32, 50
     if axis == "rank":
         rank = value
@@ -96,9 +107,7 @@ def run_growth(axes: Sequence[str], *, pixels: int, rounds: int, out: Path | Non
         for value in AXES[axis]:
             points.append(measure_growth(axis, value, pixels=pixels, rounds=rounds))
             if out is not None:
-                out.parent.mkdir(parents=True, exist_ok=True)
-                with out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(points[-1])) + "\n")
+                append_record(out, points[-1])
     return points
 
 
@@ -117,9 +126,9 @@ def growth_table(points: Iterable[GrowthPoint]) -> Table:
 def read_growth(file: Path) -> list[GrowthPoint]:
     """Points that were measured before; of the same value the last."""
     try:
-        points = [GrowthPoint(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"'{file}' does not hold records of bench growth: {error}.") from None
+        points = [GrowthPoint.model_validate_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise DataError(f"'{file}' does not hold records of growth: {error}.") from None
     return list({(point.axis, point.value): point for point in points}.values())
 
 
@@ -140,5 +149,5 @@ def growth_figure(points: Sequence[GrowthPoint]) -> str:
         ]
         panels.append(Panel(lines, WORDS[axis], "RPT / DANN", scale="log", level=(1.0, "DANN")))
     if not panels:
-        raise DataError("there are no records of bench growth to draw.")
+        raise DataError("there are no records of growth to draw.")
     return svg_chart(panels)

@@ -1,4 +1,4 @@
-r"""``residapt bench lora``: a supervised step on a frozen ViT beside LoRA of the same rank (peft).
+r"""``residapt bench speed lora``: a supervised step on a frozen ViT beside LoRA of the same rank (peft).
 
 Both freeze the base and train low-rank changes of the same linear layers, with the same loss and optimiser: LoRA
 :math:`y = Wx + B A x`, here :math:`y = \Theta x + B_1\sigma(A_1^\top\Theta A_2 + D)B_2^\top x`.
@@ -7,7 +7,6 @@ Both freeze the base and train low-rank changes of the same linear layers, with 
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import platform
 import statistics
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.table import Table
@@ -24,14 +23,16 @@ from torch.nn import functional
 
 from residapt.errors import ConfigError
 from residapt.models.zoo import timm_module
+from residapt.settings import Settings
 from residapt.streams import TwoStream
+from residapt_bench.record import append_record
 from residapt_bench.speed.cases import Step, vit_small
 from residapt_bench.speed.memory import peak_of
 from residapt_bench.speed.steps import interleave, using_threads
 
 LAYERS = ("qkv", "proj", "fc1", "fc2")
 AIM = 1.2
-"""Largest ratio that is wanted."""
+"""Largest acceptable ratio."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +65,35 @@ class LoraCase:
         return images, torch.randint(0, 31, (self.size,), generator=generator)
 
 
-@dataclass(frozen=True)
-class LoraRecord:
+class LoraRecord(Settings):
     """Ours against LoRA."""
 
+    version: Literal[1] = 1
+    """Of the format."""
     case: dict[str, Any]
+    """What was timed."""
     seconds: dict[str, float]
     """Median of each, by the wall clock."""
     ratio: float
+    """Ours to LoRA, by the wall clock."""
     processor_ratio: float
+    """Ours to LoRA, by the processor's clock."""
     memory: dict[str, int]
     """Peak bytes of each, without the interpreter and its libraries."""
     memory_ratio: float | None
+    """Ours to LoRA."""
     trained: dict[str, int]
     """Parameters that are trained."""
     aim: float
+    """Largest acceptable ratio."""
     rounds: int
+    """Interleaved rounds."""
     peft: str
-    torch: str = torch.__version__
+    """Version of peft."""
+    torch: str = str(torch.__version__)
+    """Version of PyTorch."""
     processor: str = platform.machine()
+    """Kind of processor."""
 
 
 def rpt_parts(case: LoraCase) -> tuple[list[nn.Parameter], Callable[[Tensor], Tensor]]:
@@ -107,7 +118,7 @@ def peft_module() -> Any:
     try:
         return importlib.import_module("peft")
     except ImportError as error:
-        raise ConfigError("bench lora compares with peft, which is not installed. Run: pip install peft") from error
+        raise ConfigError("peft, which is compared with, is not installed. Run: pip install peft") from error
 
 
 PARTS = {"rpt": rpt_parts, "lora": lora_parts}
@@ -154,9 +165,7 @@ def run_lora(case: LoraCase, rounds: int, out: Path | None) -> LoraRecord:
     """Measure, and append the record to ``out``."""
     record = measure_lora(case, rounds=rounds)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
+        append_record(out, record)
     return record
 
 

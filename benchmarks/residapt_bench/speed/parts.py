@@ -1,14 +1,12 @@
-"""``residapt bench parts``: what each part beyond the paper adds to a step of the plain method (docs/beyond.md)."""
+"""``residapt bench speed parts``: what each part of docs/research/beyond.md adds to a step of the plain method."""
 
 from __future__ import annotations
 
-import json
 import platform
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.table import Table
@@ -17,9 +15,11 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.methods import MethodConfig, build_method, check_method
 from residapt.methods.recipes import RECIPES
 from residapt.models.standardise import standardised
+from residapt.settings import Settings
 from residapt.train import TrainConfig
 from residapt.train.optimiser import build_optimizer
 from residapt_bench.digits.recipes import DIGIT_CHANGES
+from residapt_bench.record import append_record
 from residapt_bench.speed.cases import PROGRESS, SpeedCase, Step, find_case
 from residapt_bench.speed.steps import Timing, interleave, using_threads
 
@@ -41,24 +41,32 @@ PARTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "average": ({"average": {"decay": 0.999, "start": 0.0}}, None),
     "discrepancy.steps=2": ({"discrepancy": {"steps": 2}}, None),
 }
-"""Settings of each part, and the largest ratio to the plain method that is wanted."""
+"""Settings of each part, and the largest acceptable ratio to the plain method."""
 
 
-@dataclass(frozen=True)
-class PartRecord:
+class PartRecord(Settings):
     """A step with one part against a step without any."""
 
+    version: Literal[1] = 1
+    """Of the format."""
     case: str
+    """Name of the network."""
     method: str
+    """What the part is added to."""
     part: str
+    """The part."""
     milliseconds: float
     """Of one step, by the processor's clock: the median round."""
     ratio: float
     """To the plain step: the median over the rounds, each with the plain step of the same round."""
     aim: float | None
+    """Largest acceptable ratio."""
     rounds: int
-    torch: str = torch.__version__
+    """Interleaved rounds."""
+    torch: str = str(torch.__version__)
+    """Version of PyTorch."""
     processor: str = platform.machine()
+    """Kind of processor."""
 
 
 def part_steps(case: SpeedCase, method: str, settings: dict[str, Any]) -> Step:
@@ -101,9 +109,8 @@ def run_parts(
         timings = interleave({name: _ready(step) for name, step in steps.items()}, rounds)
     records = [_record(case, method, name, timings) for name in parts]
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(record)) + "\n" for record in records)
+        for record in records:
+            append_record(out, record)
     return records
 
 
@@ -115,7 +122,15 @@ def _record(case: SpeedCase, method: str, name: str, timings: dict[str, Timing])
     own, plain = timings[name].processor, timings["plain"].processor
     ratio = statistics.median(mine / theirs for mine, theirs in zip(own, plain, strict=True))
     milliseconds = 1e3 * statistics.median(own) / TOGETHER
-    return PartRecord(case.name, method, name, milliseconds, ratio, PARTS[name][1], len(own))
+    return PartRecord(
+        case=case.name,
+        method=method,
+        part=name,
+        milliseconds=milliseconds,
+        ratio=ratio,
+        aim=PARTS[name][1],
+        rounds=len(own),
+    )
 
 
 def parts_table(records: Sequence[PartRecord]) -> Table:

@@ -1,4 +1,4 @@
-"""``residapt bench speed``: what RPT costs beside DANN, and what it costs after training (nothing).
+"""``residapt bench speed steps``: what RPT costs beside DANN, and what it costs after training (nothing).
 
 All ratios come from one run in which the variants take turns, so that whatever else the machine does hits both. Two
 clocks are read: the wall clock, and the processor time of this process, which other programs disturb less.
@@ -7,23 +7,24 @@ clocks are read: the wall clock, and the processor time of this process, which o
 from __future__ import annotations
 
 import copy
-import json
 import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.table import Table
 
 from residapt.losses.adversarial import DomainClassifier
 from residapt.rank import RankConfig, shrink
+from residapt.settings import Settings
 from residapt.train import Method, TrainConfig
 from residapt.train.optimiser import build_optimizer
+from residapt_bench.record import append_record
 from residapt_bench.speed.cases import STEPS, SpeedCase, Step, find_case, rpt_method
 from residapt_bench.speed.floor import count_layers, multiplications, step_floor
 from residapt_bench.speed.memory import peak_memory
@@ -33,18 +34,22 @@ PROXES: dict[str, tuple[RankConfig, float]] = {
     "two-step": (RankConfig(prox="two-step", step=2e-2), 0.1),
     "exact": (RankConfig(prox="exact", step=2e-2), 0.3),
 }
-"""The proximal steps that are timed, each with the largest share of a training step that is wanted."""
+"""The proximal steps that are timed, each with the largest acceptable share of a training step."""
 
 
-@dataclass(frozen=True)
-class SpeedRecord:
+class SpeedRecord(Settings):
     """One ratio: ``variant`` against ``baseline``."""
 
+    version: Literal[1] = 1
+    """Of the format."""
     case: str
+    """Name of the network."""
     measure: str
     """``step`` (RPT, DANN), ``inference`` (merged, plain), or ``prox`` (its step, a training step)."""
     variant: str
+    """What is timed."""
     baseline: str
+    """What it is compared with."""
     seconds: dict[str, float]
     """Median of each, by the wall clock."""
     processor_seconds: dict[str, float]
@@ -54,17 +59,21 @@ class SpeedRecord:
     processor_ratio: float
     """Of the medians by the processor's clock."""
     aim: float | None
-    """Largest ratio that is wanted."""
+    """Largest acceptable ratio."""
     floor: float | None
     """Ratio of the multiplications that are needed."""
     executed: float | None
     """Ratio of the multiplications that are executed."""
     rounds: int
+    """Interleaved rounds."""
     threads: int
-    memory: dict[str, int] = field(default_factory=dict)
+    """Threads of PyTorch."""
+    memory: dict[str, int] = {}
     """Peak bytes of each, without the interpreter and its libraries."""
-    torch: str = torch.__version__
+    torch: str = str(torch.__version__)
+    """Version of PyTorch."""
     processor: str = platform.machine()
+    """Kind of processor."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +133,8 @@ def run_speed(cases: tuple[str, ...], rounds: int, out: Path | None) -> list[Spe
         found = measure_speed(case, rounds=rounds)
         records += found
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with out.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(asdict(record)) + "\n" for record in found)
+            for record in found:
+                append_record(out, record)
     return records
 
 
@@ -218,7 +226,7 @@ def _prox(method: Method, config: RankConfig) -> Prepared:
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Torch with so many threads for a while."""
+    """PyTorch with this number of threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

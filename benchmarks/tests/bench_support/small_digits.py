@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from residapt.methods import MethodConfig
 from residapt.train import TrainConfig
-from residapt_bench.digits.plan import Plan, SourceRecipe, make_plans
+from residapt_bench.plan import Plan, SourceTraining
 
 IMAGES = 40
 
@@ -36,13 +35,16 @@ def small_plans(
     seeds: int, *, steps: int = 2, methods: tuple[str, ...] = ("source_only", "rpt"), note: str = ""
 ) -> list[Plan]:
     """Runs of ``mnist-usps`` that take a second."""
-    return make_plans(
-        "mnist-usps",
-        "lenet",
-        methods,
-        range(seeds),
-        train=TrainConfig(steps=steps, batch_size=4, log_every=1),
-        settings=MethodConfig(),
-        source=SourceRecipe(steps=1, batch_size=4),
-        note=note,
-    )
+    return [
+        Plan(
+            task="mnist-usps",
+            arch="lenet",
+            method=method,
+            seed=0,
+            train=TrainConfig(steps=steps, batch_size=4, log_every=1),
+            source=SourceTraining(steps=1, batch_size=4),
+            note=note,
+        ).with_seed(seed)
+        for seed in range(seeds)
+        for method in methods
+    ]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import math
 
-from residapt_bench.digits.random_settings import SPACE, drawn_settings
-from residapt_bench.digits.recipe_plans import each_setting, recipe_plans
+from residapt_bench.digits.random_settings import SPACE, random_settings
+from residapt_bench.experiment_file import ExperimentFile, RunSet
 
 
 def parsed(line: str) -> dict[str, float]:
@@ -11,13 +11,13 @@ def parsed(line: str) -> dict[str, float]:
 
 
 def test_draws_follow_from_the_seed_and_more_begin_with_the_fewer() -> None:
-    assert drawn_settings(3, 5) == drawn_settings(3, 9)[:5]
-    assert len({*drawn_settings(3, 9), *drawn_settings(4, 9)}) == 18
-    assert drawn_settings(3, 0) == []
+    assert random_settings(3, 5) == random_settings(3, 9)[:5]
+    assert len({*random_settings(3, 9), *random_settings(4, 9)}) == 18
+    assert random_settings(3, 0) == []
 
 
 def test_rates_and_weights_cover_their_ranges_evenly_by_order_of_magnitude() -> None:
-    drawn = [parsed(line) for line in drawn_settings(0, 600)]
+    drawn = [parsed(line) for line in random_settings(0, 600)]
     assert all(set(each) == set(SPACE) for each in drawn)
     rates = [each["train.network.lr"] for each in drawn]
     assert min(rates) >= 1e-4
@@ -27,11 +27,13 @@ def test_rates_and_weights_cover_their_ranges_evenly_by_order_of_magnitude() -> 
     assert {each["discrepancy.end"] for each in drawn} == {0.5, 0.75, 1.0}
 
 
-def test_every_draw_is_a_valid_try_that_two_methods_share() -> None:
-    for changes, note in each_setting(drawn_settings(7, 12), (), ""):
-        one, other = recipe_plans("svhn-mnist", "lenet", ["dann_flip+", "rpt+"], [7], changes=changes, note=note)
-        assert one.note == other.note == note
+def test_every_draw_is_a_valid_variant_that_two_methods_share() -> None:
+    runs = RunSet(tasks=("svhn-mnist",), methods=("dann_flip+", "rpt+"), seeds=(7,), random=12)
+    plans = ExperimentFile(title="random", runs=(runs,)).plans()
+    assert len(plans) == 24
+    for one, other in zip(plans[::2], plans[1::2], strict=True):
+        assert one.note == other.note
         assert one.settings == other.settings
         assert one.train == other.train
-        assert one.train.network.lr == parsed(note)["train.network.lr"]
-        assert one.settings.information.weight == parsed(note)["information.weight"]
+        assert one.train.network.lr == parsed(one.note)["train.network.lr"]
+        assert one.settings.information.weight == parsed(one.note)["information.weight"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from residapt.methods.recipes import RECIPES
 from residapt_bench.digits.execute import _source_key
 from residapt_bench.digits.recipe_plans import recipe_plans
+
+from residapt.methods.recipes import RECIPES
 from residapt_bench.digits.recipes import COMMON, DIGIT_CHANGES, PLUS, recipe_for
 from residapt_bench.names import full_name, named, split_plus
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from bench_support.small_digits import small_digits, small_plans
 from residapt.methods import MethodConfig
 from residapt.train import TrainConfig
-from residapt_bench.digits.execute import execute
-from residapt_bench.digits.plan import Plan
+from residapt_bench.experiment import execute
+from residapt_bench.plan import Plan
 
 PRIOR = {
     "kind": "estimated",
@@ -30,9 +30,9 @@ def plan_with(search: dict[str, float]) -> Plan:
 def test_the_record_of_a_search_has_all_rounds_and_the_curve_of_the_last(tmp_path: Path) -> None:
     root = small_digits(tmp_path)
     record = execute(plan_with({"rounds": 2, "settled": 1e-9}), root=root, cache=tmp_path / "cache")
-    assert [one["steps"] for one in record["rounds"]] == [6, 3, 3, 6]
-    assert record["prior"]["target"] == record["rounds"][-1]["target"]
-    assert [point["step"] for point in record["curve"]] == [3, 6]
+    assert [one["steps"] for one in record.rounds] == [6, 3, 3, 6]
+    assert record.prior["target"] == record.rounds[-1]["target"]
+    assert [point["step"] for point in record.curve] == [3, 6]
     once = execute(plan_with({"rounds": 0}), root=root, cache=tmp_path / "cache")
-    assert "rounds" not in once
-    assert once["prior"]["target"] == record["rounds"][0]["target"], "the first round is the run without a search"
+    assert once.rounds == ()
+    assert once.prior["target"] == record.rounds[0]["target"], "the first round is the run without a search"

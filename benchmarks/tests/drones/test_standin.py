@@ -63,7 +63,7 @@ def test_a_part_without_birds_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "dronebird/first/bird").glob("*.png"):
         path.unlink()
     Image.new("L", (128, 128)).save(tmp_path / "dronebird/first/bird/only.png")
-    with pytest.raises(DataError, match="it needs some of both"):
+    with pytest.raises(DataError, match="drones and"):
         load_standin(tmp_path, tmp_path / "cache", SMALL)
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +9,19 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
+from bench_support.records import digit_record, office_record
 from residapt.errors import ConfigError, DataError, ModelError
 from residapt.models.input_spec import IMAGENET
-from residapt_bench.office31 import execute as office31_run
-from residapt_bench.office31.execute import execute_office, run_office
+from residapt_bench.experiment import execute
+from residapt_bench.experiment_file import ExperimentFile, RunSet
+from residapt_bench.office31.experiment import DOMAINS, PAIRS
 from residapt_bench.office31.images import CachedViews, load_domain
-from residapt_bench.office31.network import PadFirst, frozen_stages, trained_part
+from residapt_bench.office31.network import OfficeNetwork, PadFirst, frozen_stages, trained_part
 from residapt_bench.office31.page import office_page
-from residapt_bench.office31.plans import (
-    DOMAINS,
-    METHODS,
-    PAIRS,
-    OfficeNetwork,
-    OfficePlan,
-    OfficeSource,
-    office_plans,
-)
 from residapt_bench.office31.published import PUBLISHED_OFFICE
-from residapt_bench.office31.table import office_markdown, office_rows
-from residapt_bench.resumable import pending
+from residapt_bench.office31.table import METHODS, office_markdown, office_rows
+from residapt_bench.plan import Plan
+from residapt_bench.record import Record
 
 NETWORK = OfficeNetwork(
     arch="bench_support.tiny_office:Tiny", weights=None, image_size=32, freeze="stem", views=4, bottleneck=6
@@ -56,17 +48,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def plans(
-    *methods: str,
-    pairs: tuple[str, ...] = ("a-w",),
-    seeds: range = range(1),
-    changes: tuple[str, ...] = (),
-    **more: Any,
-) -> list[OfficePlan]:
-    short = ["train.steps=3", "train.batch_size=4", "train.evaluate_every=2"]
-    short += ["rank.start=0", "rank.every=1", "rank.step=0.3"]
-    source = OfficeSource(steps=2, batch_size=4)
-    return office_plans(pairs, methods, seeds, network=NETWORK, source=source, changes=[*short, *changes], **more)
+SETUP = {name: value for name, value in NETWORK.model_dump().items() if name not in ("arch", "standardise")}
+SHORT = {
+    "train": {"steps": 3, "batch_size": 4, "evaluate_every": 2},
+    "rank": {"start": 0, "every": 1, "step": 0.3},
+}
+
+
+def plans(*methods: str, pairs: tuple[str, ...] = ("a-w",), **more: Any) -> list[Plan]:
+    source = {"steps": 2, "batch_size": 4}
+    base = {"arch": NETWORK.arch, "setup": SETUP, "source": source, "set": SHORT}
+    runs = RunSet(**{"tasks": pairs, "methods": methods, **base, **more})
+    return ExperimentFile(title="office", runs=(runs,)).plans()
 
 
 def test_activations_are_those_of_the_frozen_stages(root: Path, cache: Path) -> None:
@@ -115,59 +108,36 @@ def test_padding_first_changes_nothing(root: Path) -> None:
     torch.testing.assert_close(one, torch.autograd.grad(plain.square().sum(), conv.weight)[0])
 
 
-def test_runs_of_one_seed_share_the_warm_start_and_records_say_what_was_done(root: Path, cache: Path) -> None:
-    records = [execute_office(plan, root=root, cache=cache) for plan in plans(*METHODS)]
-    assert len(list(cache.glob("office31-amazon-source-*.safetensors"))) == 1
+def test_runs_of_one_seed_share_the_source_network_and_records_say_what_was_done(root: Path, cache: Path) -> None:
+    records = [execute(plan, root=root, cache=cache) for plan in plans(*METHODS)]
+    assert len(list(cache.glob("source-*.safetensors"))) == 1
+    assert len({record.source_sha256 for record in records}) == 1
     for record in records:
-        assert record["protocols"] == {"target": "transductive", "source": "transductive"}
-        averaged = record["plan"]["method"] != "source_only"
-        assert record["selection"] == ("average at the end" if averaged else "last iterate")
-        assert set(record["data"]) == {"amazon", "webcam"}
-        json.dumps(record)
+        assert [(name, score.protocol) for name, score in record.scores.items()] == [
+            ("target", "transductive"),
+            ("source", "transductive"),
+        ]
+        averaged = record.plan.method != "source_only"
+        assert record.selection == ("average at the end" if averaged else "last iterate")
+        assert [file.split()[0] for file in record.data.files] == ["amazon", "webcam"]
+        assert Record.model_validate_json(record.model_dump_json()) == record
     source_only, dann, fixed, rpt = records
-    assert source_only["curve"][-1]["step"] == 0
-    assert [point["step"] for point in dann["curve"]] == [2, 3]
-    assert set(fixed["ranks"]["before"]) == {"block.0", "classifier.bottleneck"}
-    assert fixed["ranks"]["after"] == fixed["ranks"]["before"]
-    assert rpt["ranks"]["after"] != rpt["ranks"]["before"]
+    assert source_only.curve[-1]["step"] == 0
+    assert [point["step"] for point in dann.curve] == [2, 3]
+    assert set(fixed.ranks.before) == {"block.0", "classifier.bottleneck"}
+    assert fixed.ranks.after == fixed.ranks.before
+    assert rpt.ranks.after != rpt.ranks.before
 
 
 def test_a_run_is_the_same_when_it_is_repeated(root: Path, cache: Path) -> None:
     plan = plans("rpt")[0]
-    first, second = (execute_office(plan, root=root, cache=cache) for _ in range(2))
-    assert first["label_free"] == second["label_free"]
-    assert first["accuracy"] == second["accuracy"]
-
-
-def test_what_has_a_record_is_not_run_again(root: Path, cache: Path, tmp_path: Path) -> None:
-    out = tmp_path / "office31.jsonl"
-    chosen = plans("source_only", "dann_flip")
-    run_office(chosen[:1], out=out, root=root, cache=cache)
-    assert pending(chosen, out) == chosen[1:]
-    seen: list[str] = []
-    run_office(chosen, out=out, root=root, cache=cache, on_record=lambda r: seen.append(r["plan"]["method"]))
-    assert seen == ["dann_flip"]
-    assert pending(chosen, out) == []
-    assert len(out.read_text().splitlines()) == 2
-
-
-def test_source_only_is_one_run_whatever_the_loop_says() -> None:
-    one = plans("source_only")[0]
-    other = one.model_copy(update={"train": one.train.model_copy(update={"steps": 99})})
-    assert one.key() == other.key()
-    rpt = plans("rpt")[0]
-    assert rpt.key() != rpt.model_copy(update={"train": rpt.train.model_copy(update={"steps": 99})}).key()
-    assert rpt.key() == OfficePlan.model_validate_json(rpt.model_dump_json()).key()
-
-
-def test_rank_selection_makes_another_run_of_rpt_only() -> None:
-    for method, same in (("dann_flip", True), ("rpt_fixed", True), ("rpt", False)):
-        one, other = (plans(method, changes=(f"rank.every={every}",))[0] for every in (75, 37))
-        assert (one.key() == other.key()) is same, method
+    first, second = (execute(plan, root=root, cache=cache) for _ in range(2))
+    assert first.label_free == second.label_free
+    assert first.scores == second.scores
 
 
 def test_seeds_come_outside_and_change_everything() -> None:
-    found = plans("dann_flip", "rpt", pairs=("a-w", "d-a"), seeds=range(2))
+    found = plans("dann_flip", "rpt", pairs=("a-w", "d-a"), seeds=(0, 1))
     assert [(plan.seed, plan.task, plan.method) for plan in found[:3]] == [
         (0, "a-w", "dann_flip"), (0, "a-w", "rpt"), (0, "d-a", "dann_flip"),
     ]  # fmt: skip
@@ -176,29 +146,27 @@ def test_seeds_come_outside_and_change_everything() -> None:
 
 
 def test_the_recipe_is_the_papers_deep_setting() -> None:
-    plan = office_plans(["a-w"], ["rpt"], [0], network=OfficeNetwork(), source=OfficeSource())[0]
+    (plan,) = ExperimentFile(title="office", runs=(RunSet(tasks=("a-w",), methods=("rpt",)),)).plans()
     assert plan.train.steps >= 1500
     assert plan.train.batch_size == 32
     assert plan.train.head == 10.0
-    assert plan.network.views >= 4
+    assert plan.setup.views >= 4
     assert plan.settings.transform.norm == "per-domain"
     assert (plan.settings.discrepancy.hidden, plan.settings.discrepancy.dropout) == ((1024, 1024), 0.5)
 
 
 def test_plus_is_the_recipe_of_beyond_on_views_of_the_images(root: Path, cache: Path) -> None:
-    plan, paper = plans("rpt+", "rpt")
-    assert (plan.method, plan.recipe, plan.network.standardise) == ("rpt", "plus", False)
-    assert (paper.method, paper.recipe, paper.network.standardise) == ("rpt", "paper", False)
-    assert plans("rpt+", changes=("model.standardise=true",))[0].network.standardise
+    plan, common = plans("rpt+", "rpt")
+    assert (plan.method, plan.recipe, plan.standardise) == ("rpt", "plus", False)
+    assert (common.method, common.recipe, common.standardise) == ("rpt", "common", False)
+    assert plans("rpt+", set={**SHORT, "model": {"standardise": True}})[0].standardise
     parts = plan.settings
     assert (parts.prior.kind, parts.information.weight, parts.discrepancy.end) == ("estimated", 1.0, 0.5)
     assert (parts.consistency.kind, parts.consistency.view) == ("fixmatch", "drawn")
-    assert parts.discrepancy.hidden == paper.settings.discrepancy.hidden == (1024, 1024)
-    assert plans("rpt+", changes=("information.weight=0.5",))[0].settings.information.weight == 0.5
-    record = execute_office(plan, root=root, cache=cache)
-    assert record["plan"]["recipe"] == "plus"
-    rows = office_rows([record, execute_office(paper, root=root, cache=cache)], published=False)
-    assert [row.method for row in rows] == ["rpt", "rpt+"]
+    assert parts.discrepancy.hidden == common.settings.discrepancy.hidden == (1024, 1024)
+    assert plans("rpt+", set={"information": {"weight": 0.5}})[0].settings.information.weight == 0.5
+    records = [execute(each, root=root, cache=cache) for each in (plan, common)]
+    assert [row.method for row in office_rows(records, published=False)] == ["rpt", "rpt+"]
 
 
 def test_standardised_images_are_so_before_the_frozen_stages(root: Path) -> None:
@@ -212,37 +180,26 @@ def test_standardised_images_are_so_before_the_frozen_stages(root: Path) -> None
     torch.testing.assert_close(as_is, frozen_stages(NETWORK, root)(alone), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: plans("rpt", pairs=("a-x",)), r"no pair 'a-x'.*a-w"),
-        (lambda: plans("rtp"), r"no method 'rtp'.*Did you mean"),
-    ],
-)
-def test_unknown_pairs_and_methods_are_named(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make()
+def test_unknown_pairs_and_methods_are_named() -> None:
+    with pytest.raises(ConfigError, match="a-x"):
+        plans("rpt", pairs=("a-x",))
+    with pytest.raises(ConfigError, match="rtp"):
+        plans("rtp")
 
 
 def test_data_that_are_not_there_and_stages_that_do_not_exist(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no folder 'office31'"):
-        run_office(plans("rpt"), out=tmp_path / "o.jsonl", root=tmp_path, cache=tmp_path)
+    with pytest.raises(DataError, match="office31"):
+        execute(plans("rpt")[0], root=tmp_path, cache=tmp_path)
     wrong = NETWORK.model_copy(update={"freeze": "stme"})
     with pytest.raises(ModelError, match=r"'stme'.*stem"):
-        office31_run.load_domain("amazon", wrong, root, tmp_path)
+        load_domain("amazon", wrong, root, tmp_path)
 
 
-def record(task: str, method: str, target: float, *, note: str = "", seed: int = 0) -> dict[str, Any]:
-    plan = office_plans([task], [method], [seed], network=OfficeNetwork(), source=OfficeSource(), note=note)[0]
-    ranks = {"blocks.6": [32, 32]} if method == "rpt" else {}
-    return {
-        "key": plan.key(),
-        "bench": "office31",
-        "plan": plan.model_dump(mode="json"),
-        "accuracy": {"target": target, "source": 99.0},
-        "curve": [{"step": 500, "target": target - 1}, {"step": 1500, "target": target}],
-        "ranks": {"before": ranks, "after": {name: [4, 8] for name in ranks}},
-    }
+def record(task: str, method: str, target: float, **more: Any) -> Record:
+    ranks = {"blocks.6": (32, 32)} if method == "rpt" else {}
+    curve = ({"step": 500, "target": target - 1}, {"step": 1500, "target": target})
+    after = dict.fromkeys(ranks, (4, 8))
+    return office_record(task, method, target, before=ranks, after=after, curve=curve, **more)
 
 
 def test_the_mean_of_six_needs_six_and_weighs_pairs_not_runs() -> None:
@@ -261,10 +218,8 @@ def test_runs_with_a_note_have_a_row_of_their_own() -> None:
 
 
 def test_averaged_weights_and_last_ones_are_different_rows_but_not_of_the_source_network() -> None:
-    def last(method: str, accuracy: float) -> dict[str, Any]:
-        made = record("a-w", method, accuracy)
-        made["plan"]["settings"]["average"]["decay"] = 0.0
-        return made
+    def last(method: str, accuracy: float) -> Record:
+        return record("a-w", method, accuracy, settings={"average": {"decay": 0.0}})
 
     records = [
         record("a-w", "rpt", 60.0),
@@ -286,8 +241,8 @@ def test_published_rows_stand_under_the_right_pairs() -> None:
 
 
 def test_records_of_another_benchmark_are_refused() -> None:
-    with pytest.raises(DataError, match="not one of bench office31"):
-        office_rows([{"key": "x", "plan": {}}])
+    with pytest.raises(DataError, match="digits"):
+        office_rows([digit_record()])
 
 
 def test_the_page_shows_the_ranks_of_a_to_w_first() -> None:

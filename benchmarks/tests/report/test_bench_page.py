@@ -3,35 +3,32 @@ from __future__ import annotations
 import json
 import re
 
+from bench_support.records import digit_record
+from residapt_bench.record import Record
 from residapt_bench.report.page import bench_page
 
 
-def record(method: str, seed: int, value: float, *, note: str = "", stream_weight: float = 1.0) -> dict[str, object]:
-    ranks = {"conv1": [32, 32], "full3": [32, 32]} if method == "rpt" else {}
-    return {
-        "plan": {
-            "task": "svhn-mnist",
-            "arch": "lenet",
-            "method": method,
-            "seed": seed,
-            "recipe": "common",
-            "varied": "all",
-            "note": note,
-            "train": {"steps": 2000},
-            "settings": {"stream_weight": stream_weight, "rank": {"weight": 1.0}},
-        },
-        "accuracy": {"target_test": value, "target_train": value, "source_test": 90.0},
-        "curve": [{"step": 1000, "target_test": value - 5}, {"step": 2000, "target_test": value}],
-        "ranks": {"before": ranks, "after": {name: [seed, 4] for name in ranks}},
-        "data": {"official": False, "files": []},
-    }
+def record(method: str, seed: int, value: float, *, swept: str = "", stream_weight: float = 1.0, **more: int) -> Record:
+    ranks = {"conv1": (32, 32), "full3": (32, 32)} if method == "rpt" else {}
+    return digit_record(
+        method,
+        value,
+        seed=seed,
+        note=f"sweep {swept}" if swept else "",
+        swept=swept,
+        settings={"stream_weight": stream_weight, "rank": {"weight": 1.0}},
+        curve=({"step": 1000, "target_test": value - 5}, {"step": 2000, "target_test": value}),
+        before=ranks,
+        after=dict.fromkeys(ranks, (seed, 4)),
+        **more,
+    )
 
 
 RECORDS = [
     *[record("dann_flip", seed, 80 + seed) for seed in range(3)],
     *[record("rpt", seed, 84 + seed) for seed in range(3)],
-    record("rpt", 0, 70.0, note="sweep stream_weight", stream_weight=0.01),
-    record("rpt", 0, 83.0, note="sweep stream_weight", stream_weight=100.0),
+    record("rpt", 0, 70.0, swept="stream_weight", stream_weight=0.01),
+    record("rpt", 0, 83.0, swept="stream_weight", stream_weight=100.0),
 ]
 
 
@@ -48,8 +45,7 @@ def test_curves_are_the_mean_of_the_seeds_and_leave_sweeps_out():
 
 
 def test_runs_of_another_length_have_their_own_chart():
-    longer = record("rpt", 0, 99.0)
-    longer["plan"]["train"] = {"steps": 4000}
+    longer = record("rpt", 0, 99.0, steps=4000)
     first, second, *_ = charts(bench_page([*RECORDS, longer], "digits"))
     assert {t["name"]: t["y"] for t in first["data"]}["rpt"] == [80.0, 85.0]
     assert {t["name"]: t["y"] for t in second["data"]} == {"rpt": [94.0, 99.0]}

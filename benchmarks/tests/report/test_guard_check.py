@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from bench_support.records import digit_record
+from residapt_bench.plan import DigitSetup, SourceTraining
+from residapt_bench.record import Record
 from residapt_bench.report.guard_check import guard_totals, judge
 
 NEUTRAL = {
@@ -20,19 +23,17 @@ WORSE = {**NEUTRAL, "source_accuracy": (0.9, 0.5)}
 
 
 def record(
-    method: str, accuracy: float, votes: dict[str, Any] | None, seed: int = 0, steps: int = 10, **more: str
-) -> dict[str, Any]:
-    source = {"steps": steps, "seed": seed}
-    plan = {**more, "task": "t", "arch": "lenet", "method": method, "note": "", "seed": seed, "source": source}
-    key = f"{method}-{seed}-{accuracy}"
-    return {"key": key, "plan": plan, "accuracy": {"target_test": accuracy}, "label_free": votes}
+    method: str, accuracy: float, votes: dict[str, Any] | None, seed: int = 0, steps: int = 10, **more: Any
+) -> Record:
+    source = SourceTraining(steps=steps, seed=seed)
+    return digit_record(method, accuracy, seed=seed, source=source, label_free=votes or {}, **more)
 
 
 @pytest.mark.parametrize(
     ("accuracy", "votes", "right"),
     [(40.0, WORSE, True), (40.0, NEUTRAL, False), (70.0, WORSE, False), (70.0, NEUTRAL, True), (63.0, WORSE, None)],
 )
-def test_clear_losses_must_be_turned_down_and_clear_gains_must_not(
+def test_clear_losses_must_be_rejected_and_clear_gains_must_not(
     accuracy: float, votes: dict[str, Any], right: bool | None
 ):
     (found,) = judge([record("source_only", 60.0, NEUTRAL), record("rpt", accuracy, votes)])
@@ -46,23 +47,21 @@ def test_runs_without_a_source_run_of_their_own_start_or_without_measurements_ar
         record("rpt", 70.0, None),
         record("dann", 70.0, NEUTRAL, steps=0),
         record("source_only", 10.0, NEUTRAL, steps=0),
-        record("coral", 70.0, NEUTRAL, pixels="[0, 1]"),
+        record("coral", 70.0, NEUTRAL, setup=DigitSetup(pixels="[0, 1]")),
     ]
     assert judge(records) == []
 
 
-def test_a_record_from_before_a_setting_goes_with_one_that_has_its_default():
-    old, new = record("source_only", 60.0, NEUTRAL), record("rpt", 70.0, NEUTRAL, precision="float32")
-    assert [item.change for item in judge([old, new])] == [10.0]
-    assert judge([old, record("rpt", 70.0, NEUTRAL, precision="bf16")]) == []
-    foreign = [record(method, 60.0, NEUTRAL, unknown="x") for method in ("source_only", "rpt")]
-    assert len(judge(foreign)) == 1
+def test_a_run_with_another_precision_has_another_source_network():
+    source = record("source_only", 60.0, NEUTRAL)
+    assert [item.change for item in judge([source, record("rpt", 70.0, NEUTRAL)])] == [10.0]
+    assert judge([source, record("rpt", 70.0, NEUTRAL, precision="bf16")]) == []
 
 
 def test_totals_count_mistakes_of_both_kinds():
     records = [record("source_only", 60.0, NEUTRAL)]
     records += [record("rpt", 40.0, WORSE), record("dann", 41.0, NEUTRAL), record("mmd", 80.0, WORSE)]
     assert guard_totals(judge(records)) == (
-        "3 runs. Lost more than 5 points: 2, of which 1 were not turned down. Gained more than 5: 1, of which 1 were "
-        "turned down."
+        "3 runs. Lost more than 5 points: 2, of which 1 were not rejected. Gained more than 5: 1, of which 1 were "
+        "rejected."
     )

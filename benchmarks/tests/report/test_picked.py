@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from bench_support.records import digit_record
 from residapt.errors import DataError
-from residapt_bench.report.picked import compare_tries, picked_text
+from residapt_bench.record import Record
+from residapt_bench.report.picked import compare_variants, picked_text
 
 
-def run(method: str, seed: int, note: str, accuracy: float, infomax: float) -> dict[str, Any]:
-    plan = {"method": method, "recipe": "plus", "seed": seed, "note": note}
-    return {
-        "key": f"{method}{seed}{note}",
-        "plan": plan,
-        "accuracy": {"target_test": accuracy},
-        "label_free": {"infomax": [0.0, infomax]},
-    }
+def run(method: str, seed: int, note: str, accuracy: float, infomax: float) -> Record:
+    scores = {"infomax": (0.0, infomax)}
+    return digit_record(method, accuracy, recipe="plus", seed=seed, note=note, label_free=scores)
 
 
 RUNS = [
@@ -32,39 +27,37 @@ RUNS = [
 
 
 def test_each_method_is_picked_by_its_own_score_and_never_by_labels() -> None:
-    found = compare_tries(RUNS, "rpt+", "dann_flip+")
+    found = compare_variants(RUNS, "rpt+", "dann_flip+")
     assert found.picked("infomax") == [(0, 97.0, 95.0), (1, 96.0, 92.0)]
     assert found.difference("infomax").differences == {0: 2.0, 1: 4.0}
 
 
-def test_over_all_tries_settings_are_paired() -> None:
-    found = compare_tries(RUNS, "rpt+", "dann_flip+").over_all()
+def test_over_all_variants_settings_are_paired() -> None:
+    found = compare_variants(RUNS, "rpt+", "dann_flip+").over_all()
     assert found.differences == {0: pytest.approx(5.5), 1: pytest.approx(-3.5)}
 
 
 def test_the_text_has_picks_means_and_bests() -> None:
-    text = picked_text(compare_tries(RUNS, "rpt+", "dann_flip+"), "infomax")
+    text = picked_text(compare_variants(RUNS, "rpt+", "dann_flip+"), "infomax")
     assert "| 0 | 2 | 97.0 | 95.0 | 98.0 | 92.5 | 99.0 | 95.0 |" in text
     assert "By infomax: rpt+ minus dann_flip+: +3.00 points over 2 seeds" in text
-    assert "Over all tries: rpt+ minus dann_flip+: +1.00 points over 2 seeds" in text
+    assert "Over all variants: rpt+ minus dann_flip+: +1.00 points over 2 seeds" in text
 
 
 @pytest.mark.parametrize(
     ("records", "first", "message"),
     [
         (RUNS, "rpt", "no runs of 'rpt'"),
-        (RUNS[:-1], "rpt+", r"seed 1: 1 tries were made with one of .* only, for instance 'b'"),
-        ([RUNS[0], RUNS[-1]], "rpt+", "no seed in common"),
+        (RUNS[:-1], "rpt+", "seed 1: 1 variants.* 'b'"),
+        ([RUNS[0], RUNS[-1]], "rpt+", "'rpt\\+' and 'dann_flip\\+'"),
         ([*RUNS, RUNS[0]], "rpt+", r"seed 0 has two runs of 'rpt\+' with the note 'a'"),
     ],
 )
-def test_comparisons_that_would_not_be_fair_are_refused(
-    records: list[dict[str, Any]], first: str, message: str
-) -> None:
+def test_comparisons_that_would_not_be_fair_are_refused(records: list[Record], first: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        compare_tries(records, first, "dann_flip+")
+        compare_variants(records, first, "dann_flip+")
 
 
 def test_an_unknown_score_is_named_with_those_there_are() -> None:
     with pytest.raises(DataError, match=r"no score 'snd'; scores: infomax"):
-        compare_tries(RUNS, "rpt+", "dann_flip+").picked("snd")
+        compare_variants(RUNS, "rpt+", "dann_flip+").picked("snd")

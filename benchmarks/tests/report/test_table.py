@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
 
-from residapt.errors import DataError
+from bench_support.records import digit_record
+from residapt_bench.record import Record
 from residapt_bench.report.table import HEADINGS, markdown_table, rows_of
 
 
-def record(method: str, value: float, **plan: object) -> dict[str, object]:
-    base = {"task": "svhn-mnist", "arch": "lenet", "method": method, "recipe": "common", "varied": "all", "note": ""}
-    base |= {"source": {"steps": 4000}, "train": {"steps": 2000}}
-    return {
-        "plan": {**base, **plan},
-        "accuracy": {"target_test": value, "target_train": value - 1, "source_test": 90.0},
-    }
+def record(method: str, value: float, **more: Any) -> Record:
+    return digit_record(method, value, **more)
 
 
 def cells(rows: list, method: str) -> dict[str, str]:
@@ -69,8 +66,3 @@ def test_runs_of_another_length_are_other_rows_but_the_warm_start_is_one():
 def test_markdown_has_a_line_for_every_row():
     rows = rows_of([record("rpt", 84.0)])
     assert len(markdown_table(rows).splitlines()) == len(rows) + 2
-
-
-def test_a_line_that_is_no_record_of_a_grid_is_named():
-    with pytest.raises(DataError, match="'abc'"):
-        rows_of([{"key": "abc", "speed": 1}])

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,16 +120,29 @@ def test_records_of_one_case() -> None:
 
 
 def test_records_are_appended_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"rpt": 3.0, "dann": 2.0}
     record = SpeedRecord(
-        "tiny", "step", "rpt", "dann", {"rpt": 3.0, "dann": 2.0}, {"rpt": 3.0, "dann": 2.0},
-        1.5, 1.5, 1.15, 1.1, 1.1, 3, 1, {"rpt": 3 << 20, "dann": 2 << 20},
-    )  # fmt: skip
-    monkeypatch.setattr(speed, "measure_speed", lambda case, rounds: [replace(record, case=case.name)])
+        case="tiny",
+        measure="step",
+        variant="rpt",
+        baseline="dann",
+        seconds=seconds,
+        processor_seconds=seconds,
+        ratio=1.5,
+        processor_ratio=1.5,
+        aim=1.15,
+        floor=1.1,
+        executed=1.1,
+        rounds=3,
+        threads=1,
+        memory={"rpt": 3 << 20, "dann": 2 << 20},
+    )
+    monkeypatch.setattr(speed, "measure_speed", lambda case, rounds: [record.model_copy(update={"case": case.name})])
     out = tmp_path / "results" / "speed.jsonl"
     for _ in range(2):
         records = run_speed(("lenet", "svhnet"), 3, out)
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert lines == [asdict(record) for record in records] * 2
+    lines = [SpeedRecord.model_validate_json(line) for line in out.read_text().splitlines()]
+    assert lines == records * 2
     console = Console(width=120, record=True)
     console.print(speed_table(records))
     text = console.export_text()

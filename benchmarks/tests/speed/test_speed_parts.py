@@ -34,5 +34,5 @@ def test_every_part_is_timed_against_the_plain_step(tmp_path: Path, monkeypatch:
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no method 'rtp'"):
+    with pytest.raises(ConfigError, match="'rtp'"):
         speed_parts.run_parts("lenet", "rtp", 1)

@@ -17,7 +17,7 @@ SIDE = 128
 
 @dataclass(frozen=True)
 class Looks:
-    """How the drawn photographs are distributed; chosen by comparing sheets and numbers, see docs/drones.md."""
+    """How the drawn photographs are distributed; docs/research/drones.md says how that was chosen."""
 
     studio: float = 0.4
     """Share of photographs before an almost plain background, as in catalogues."""

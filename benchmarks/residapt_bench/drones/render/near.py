@@ -16,7 +16,7 @@ from PIL import Image
 
 THUMB = 18
 """Side of a thumbnail in pixels; the hash is of its 9x9 means of 2x2 pixels."""
-SURE, LIKELY = 10, 28
+ALMOST, ROUGHLY = 10, 28
 """Differing bits, of 144, up to which the hashes almost or roughly agree."""
 ALIKE, SAME = 18.0, 6.0
 """Root mean square difference of two thumbnails in grey levels."""
@@ -44,7 +44,7 @@ def near_pairs(thumbnails: Floats) -> NDArray[np.int64]:
     for other in _symmetries(thumbnails):
         differing = (bits.shape[1] - bits @ gradient_bits(other).T) / 2
         apart = _distances(flat, other.reshape(len(other), -1))
-        near |= (differing <= SURE) | ((differing <= LIKELY) & (apart <= ALIKE)) | (apart <= SAME)
+        near |= (differing <= ALMOST) | ((differing <= ROUGHLY) & (apart <= ALIKE)) | (apart <= SAME)
     # A symmetry and its inverse are not the same map, so the relation is made symmetric here.
     pairs: NDArray[np.int64] = np.argwhere(np.triu(near | near.T, 1))
     return pairs

@@ -48,12 +48,12 @@ def find_photographs(root: Path) -> list[tuple[str, str, Path]]:
     if missing:
         raise DataError(
             f"the stand-in's photographs are not all in '{home}': missing {', '.join(missing)}. It needs the folders "
-            "first/drone, first/bird, second/drone and second/bird with images (docs/drones.md)."
+            "first/drone, first/bird, second/drone and second/bird with images (docs/research/drones.md)."
         )
     found = [(c, k, path) for c in COLLECTIONS for k in KINDS for path in list_images(home / c / k)]
     empty = [f"{c}/{k}" for c in COLLECTIONS for k in KINDS if not any(f[:2] == (c, k) for f in found)]
     if empty:
-        raise DataError(f"'{home / empty[0]}' has no images. Put the photographs there (docs/drones.md).")
+        raise DataError(f"'{home / empty[0]}' has no images. Put the photographs there (docs/research/drones.md).")
     return found
 
 

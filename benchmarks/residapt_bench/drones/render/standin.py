@@ -24,6 +24,7 @@ from residapt_bench.drones.render.draw import SIDE, Looks, draw_photograph, expo
 from residapt_bench.drones.render.photographs import Pixels, cut, open_grey, patches_of, plain_cut, whole
 from residapt_bench.drones.render.split import Photograph, count_split, find_photographs, split_photographs
 from residapt_bench.drones.render.view import Plane
+from residapt_bench.experiment import locked
 
 VERSION = 1
 """Raise it when the drawing or the cutting changes: kept patches are then made anew."""
@@ -63,10 +64,11 @@ def load_standin(
     config = config or StandInConfig()
     key = config.key([path for _, _, path in find_photographs(root)])
     file = cache / f"drone-standin-{key}.safetensors"
-    if not file.exists():
-        tensors, counts = build_standin(root, config, on_count)
-        with atomic_file(file, overwrite=True) as temporary:
-            save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
+    with locked(file):
+        if not file.exists():
+            tensors, counts = build_standin(root, config, on_count)
+            with atomic_file(file, overwrite=True) as temporary:
+                save_file(tensors, temporary, metadata={"counts": json.dumps({"key": key, **counts})})
     with safe_open(file, "pt") as kept:
         found = {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
         return found, json.loads(kept.metadata()["counts"])
@@ -131,7 +133,7 @@ def draw_drones(backgrounds: Sequence[Path], config: StandInConfig) -> Iterable[
 def draw_negatives(backgrounds: Sequence[Path], config: StandInConfig) -> Iterable[Pixels]:
     """Cut-outs without drones, through the same camera, and as often plain where birds leave no trace.
 
-    Were they not, an even background or a trace of the camera would tell drawn drones from negatives.
+    Were they not, an even background or a trace of the camera would separate drawn drones from negatives.
     """
     for number in range(config.source_negatives):
         rng = np.random.default_rng(derived_seed(config.seed, "negative", number))

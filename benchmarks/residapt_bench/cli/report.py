@@ -1,0 +1,197 @@
+"""``residapt bench report`` and ``compare``: tables, pages and figures, from records only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from residapt.cli.app import console
+from residapt.errors import ConfigError
+from residapt_bench.cli.group import Names, app, records_of, records_path, write_text
+
+if TYPE_CHECKING:
+    from residapt_bench.record import Record
+
+
+@dataclass(frozen=True)
+class View:
+    """How a report is shown."""
+
+    markdown: bool
+    out: Path | None
+    methods: str
+    arch: str
+    note: str
+
+    def show(self, shown: Any) -> None:
+        """Print, or write text into the file."""
+        if self.out is not None and isinstance(shown, str):
+            write_text(self.out, shown)
+        else:
+            console.print(shown, highlight=False, soft_wrap=isinstance(shown, str), markup=not isinstance(shown, str))
+
+    def figure(self, picture: str, name: str) -> None:
+        """Write an SVG or a page."""
+        write_text(self.out or Path(name), picture)
+
+
+def _table(records: list[Record], view: View) -> None:
+    from residapt_bench.drones.tables import all_tables, fill_in
+    from residapt_bench.office31.table import office_markdown, office_rich, office_rows
+    from residapt_bench.report.table import markdown_table, rich_tables, rows_of
+
+    kind = _kind(records)
+    if kind == "digits":
+        rows = rows_of(records)
+        view.show(markdown_table(rows) if view.markdown else rich_tables(rows))
+    elif kind == "office31":
+        office = office_rows(records)
+        view.show(office_markdown(office) if view.markdown else office_rich(office))
+    elif view.out is not None:
+        if not view.out.is_file():
+            raise ConfigError(f"there is no page '{view.out}' to put the tables into.")
+        page = view.out.read_text(encoding="utf-8")
+        write_text(view.out, fill_in(page, all_tables(records), str(view.out)))
+    else:
+        for made in all_tables(records).values():
+            view.show(made)
+
+
+def _page(records: list[Record], view: View) -> None:
+    from residapt_bench.office31.page import office_page
+    from residapt_bench.report.page import bench_page
+
+    title = " and ".join(sorted({record.plan.task for record in records}))
+    view.figure(office_page(records) if _kind(records) == "office31" else bench_page(records, title), "bench.html")
+
+
+def _ranks(records: list[Record], view: View) -> None:
+    from residapt_bench.report.rank_tables import rank_tables
+
+    view.show(rank_tables(records, method=view.methods or "rpt"))
+
+
+def _scores(records: list[Record], view: View) -> None:
+    from residapt_bench.report.score_table import score_table
+
+    view.show(score_table(records))
+
+
+def _agreement(records: list[Record], view: View) -> None:
+    from residapt_bench.report.agreement import agreement_table
+
+    view.show(agreement_table(records))
+
+
+def _layers(records: list[Record], view: View) -> None:
+    from residapt_bench.report.layer_table import layer_table
+
+    view.show(layer_table(records))
+
+
+def _guard(records: list[Record], view: View) -> None:
+    from residapt_bench.report.guard_check import guard_markdown, guard_table, guard_totals, judge
+
+    judged = judge(records)
+    view.show(guard_markdown(judged) if view.markdown else guard_table(judged))
+    view.show(guard_totals(judged))
+
+
+def _curves(records: list[Record], view: View) -> None:
+    from residapt_bench.report.figures import curves_figure
+
+    methods = (view.methods or "dann_flip,rpt").split(",")
+    view.figure(curves_figure(records, methods, arch=view.arch, note=view.note), "curves.svg")
+
+
+def _sweeps(records: list[Record], view: View) -> None:
+    from residapt_bench.report.figures import sweep_figure
+
+    view.figure(sweep_figure(records, arch=view.arch), "sweeps.svg")
+
+
+def _labels(records: list[Record], view: View) -> None:
+    from residapt_bench.drones.figure import label_figure
+
+    view.figure(label_figure(records), "labels.svg")
+
+
+KINDS: dict[str, Callable[[list[Record], View], None]] = {
+    "table": _table,
+    "page": _page,
+    "ranks": _ranks,
+    "scores": _scores,
+    "agreement": _agreement,
+    "layers": _layers,
+    "guard": _guard,
+    "curves": _curves,
+    "sweeps": _sweeps,
+    "labels": _labels,
+}
+HELP = (
+    "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
+    "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), guard (verdicts "
+    "beside the labels), curves, sweeps, labels or growth (SVG)"
+)
+
+
+@app.command(epilog="Example: residapt bench report table svhn-mnist --markdown")
+def report(
+    kind: Annotated[str, typer.Argument(help=HELP)],
+    names: Names,
+    markdown: Annotated[bool, typer.Option(help="Print Markdown.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")] = None,
+    methods: Annotated[str, typer.Option(help="Methods of curves, separated by commas, or the one of ranks.")] = "",
+    arch: Annotated[str, typer.Option(help="Network of curves and sweeps.")] = "lenet",
+    note: Annotated[str, typer.Option(help="Note of curves of other recipes than the common one.")] = "",
+) -> None:
+    """Tables, pages and figures, from records only."""
+    view = View(markdown, out, methods, arch, note)
+    if kind == "growth":
+        from residapt_bench.speed.growth import growth_figure, read_growth
+
+        view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
+        return
+    if kind not in KINDS:
+        raise ConfigError(f"there is no report '{kind}'; reports: {', '.join((*KINDS, 'growth'))}.")
+    KINDS[kind](records_of(names), view)
+
+
+@app.command(epilog='Example: residapt bench compare svhn-mnist "rpt:by reversal" dann')
+def compare(
+    name: Annotated[str, typer.Argument(help="Experiment, or JSONL file of records.")],
+    first: Annotated[str, typer.Argument(help="A method, or method:note.")],
+    second: Annotated[str, typer.Argument(help="The method that it is compared with, or method:note.")],
+    picked: Annotated[
+        str, typer.Option(help="Each takes, seed by seed, the variant that this label-free score picks.")
+    ] = "",
+    task: Annotated[str | None, typer.Option(help="Only runs of this task, where there are several.")] = None,
+    arch: Annotated[str, typer.Option(help="Only runs of this network.")] = "lenet",
+    note: Annotated[str, typer.Option(help="Only runs with this note.")] = "",
+    recipe: Annotated[str, typer.Option(help="Recipe of methods without a + behind their names.")] = "common",
+    steps: Annotated[int | None, typer.Option(help="Only runs of this length, where there are several.")] = None,
+    at: Annotated[int | None, typer.Option(help="Compare after so many steps of the runs, not at their end.")] = None,
+) -> None:
+    """Difference of two methods over the seeds that both have, with its 95 % interval."""
+    from residapt_bench.report.paired import paired_difference
+    from residapt_bench.report.picked import compare_variants, picked_text
+
+    records = records_of([name])
+    if picked:
+        text = picked_text(compare_variants(records, first, second), picked)
+    else:
+        text = paired_difference(
+            records, first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at
+        ).text()
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _kind(records: list[Record]) -> str:
+    kinds = {record.plan.setup.kind for record in records}
+    if len(kinds) != 1:
+        raise ConfigError(f"the records are of {', '.join(sorted(kinds)) or 'no benchmark'}: give those of one.")
+    return kinds.pop()

@@ -1,0 +1,232 @@
+"""Experiments as TOML files: what to run, as sets of runs, and the plans that they stand for.
+
+::
+
+    title = "SVHN to MNIST"
+
+    [common]                       # settings of all sets of runs below
+    tasks = ["svhn-mnist"]
+
+    [[runs]]
+    methods = ["source_only", "dann_flip", "rpt", "rpt+"]
+    seeds = [0, 1, 2, 3, 4]
+    set = { rank.every = 50 }
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from residapt.config import Config, from_dotted, load_config, parse_override, read_toml
+from residapt.errors import ConfigError
+from residapt.methods import check_method
+from residapt.settings import Seed, Settings, merged
+from residapt_bench.digits.random_settings import random_settings
+from residapt_bench.experiment import Defaults, Experiment, experiments
+from residapt_bench.names import split_plus
+from residapt_bench.plan import DroneSetup, Plan
+from residapt_bench.record import Record, read_records
+
+
+class RunSet(Settings):
+    """Runs of several methods and seeds with the same settings."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    """Pairs of domains."""
+    methods: tuple[str, ...] = Field(min_length=1)
+    """Methods; ``rpt+`` is ``rpt`` by the recipe plus."""
+    seeds: tuple[Seed, ...] = Field((0,), min_length=1)
+    """Seeds; runs of one seed are paired."""
+    arch: str | None = None
+    """Network; None takes the benchmark's."""
+    recipe: Literal["common", "own", "plus"] = "common"
+    """Recipe of methods without a ``+``."""
+    varied: Literal["all", "order"] = "all"
+    """What a seed changes: everything, or the order of samples only."""
+    note: str = ""
+    """Name of this variant of the settings in tables."""
+    tries: int = Field(1, ge=1)
+    """Configurations tried, without target labels, before this one was chosen."""
+    setup: dict[str, Any] = {}
+    """Settings of the benchmark itself, for instance ``labels = 50``."""
+    source: dict[str, Any] = {}
+    """Changed settings of the training of the source network."""
+    set: dict[str, Any] = {}
+    """Changed settings, as in a configuration of ``residapt adapt``."""
+    each: tuple[str, ...] = ()
+    """Variants, each with one or more settings (``a.b=1 c=2``), which become its note."""
+    sweep: dict[str, tuple[Any, ...]] = {}
+    """A setting and its values, each a run of its own."""
+    random: int = Field(0, ge=0)
+    """Number of variants with settings drawn at random, the same ones for every method of a seed."""
+    chosen_from: str | None = None
+    """Experiment on the validation part from whose records each method takes its best settings."""
+
+    def variants(self, seed: int) -> Iterator[Variant]:
+        """The settings to run with one seed; without variants, those of the set itself."""
+        texts = [*self.each, *random_settings(seed, self.random)]
+        for text in texts:
+            changes = [parse_override(part) for part in text.split()]
+            yield Variant(_merged_all(changes), f"{self.note} {' '.join(text.split())}".strip())
+        for key, values in self.sweep.items():
+            for value in values:
+                yield Variant(from_dotted({key: value}), _sweep_note(key, value), swept=key)
+        if not texts and not self.sweep:
+            yield Variant({}, self.note)
+
+
+class Variant(NamedTuple):
+    """One set of changed settings, and what tables call it."""
+
+    changes: Mapping[str, Any]
+    note: str
+    swept: str = ""
+
+
+class ExperimentFile(Settings):
+    """One experiment: what to run for one table."""
+
+    title: str
+    """What the experiment shows."""
+    runs: tuple[RunSet, ...] = Field(min_length=1)
+    """Sets of runs."""
+
+    def only(self, methods: Sequence[str] = (), seeds: Sequence[int] = ()) -> ExperimentFile:
+        """The same with some of its methods and seeds."""
+        chosen = [
+            runs.model_copy(
+                update={
+                    "methods": tuple(name for name in runs.methods if not methods or name in methods),
+                    "seeds": tuple(seed for seed in runs.seeds if not seeds or seed in seeds),
+                }
+            )
+            for runs in self.runs
+        ]
+        kept = tuple(runs for runs in chosen if runs.methods and runs.seeds)
+        if not kept:
+            known = sorted({name for runs in self.runs for name in runs.methods})
+            raise ConfigError(
+                f"nothing is left to run of methods {', '.join(methods) or 'all'} and seeds "
+                f"{', '.join(map(str, seeds)) or 'all'}. Methods of this experiment: {', '.join(known)}."
+            )
+        return self.model_copy(update={"runs": kept})
+
+    def plans(self, changes: Mapping[str, Any] | None = None, results: Path = Path()) -> list[Plan]:
+        """Every run, once; ``changes`` come after all other settings. Seeds are outside, so comparisons come early."""
+        found: dict[str, Plan] = {}
+        for runs in self.runs:
+            chosen = _chosen(runs, results)
+            for plan in _plans(runs, changes or {}, chosen):
+                found.setdefault(plan.key(), plan)
+        return sorted(found.values(), key=lambda plan: plan.seed)
+
+
+def read_experiment(path: Path) -> ExperimentFile:
+    """Read a TOML file; ``[common]`` is merged under every ``[[runs]]``."""
+    content = read_toml(path)
+    common, runs = content.pop("common", {}), content.get("runs", [])
+    if isinstance(runs, list) and isinstance(common, Mapping):
+        content["runs"] = [merged(common, each) if isinstance(each, Mapping) else each for each in runs]
+    return ExperimentFile.parse(content, where=str(path))
+
+
+def experiment_of(task: str) -> Experiment:
+    """The benchmark that a task belongs to."""
+    known = experiments().values()
+    for experiment in known:
+        if task in experiment.tasks:
+            return experiment
+    names = ", ".join(name for experiment in known for name in experiment.tasks)
+    raise ConfigError(f"there is no task '{task}'; tasks: {names}.")
+
+
+def best_settings(records: Sequence[Record]) -> dict[str, Choice]:
+    """For each method the settings with the highest mean precision on the validation part, over the seeds."""
+    found: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        if isinstance(record.plan.setup, DroneSetup) and record.plan.setup.part == "validation":
+            found.setdefault(record.plan.full_name, {}).setdefault(record.plan.note, []).append(record)
+    if not found:
+        raise ConfigError("the records have no runs on the validation part; run those first.")
+    return {method: _best(variants) for method, variants in found.items()}
+
+
+class Choice(NamedTuple):
+    """The settings that a method has on the validation part."""
+
+    values: Mapping[str, Any]
+    tries: int
+    """Configurations tried."""
+
+
+def _best(variants: Mapping[str, Sequence[Record]]) -> Choice:
+    means = {note: statistics.fmean(run.precision("validation") for run in runs) for note, runs in variants.items()}
+    plan = variants[max(means, key=lambda note: means[note])][0].plan
+    return Choice(merged({"train": plan.train}, plan.settings), len(variants))
+
+
+def _chosen(runs: RunSet, results: Path) -> dict[str, Choice]:
+    if runs.chosen_from is None:
+        return {}
+    file = results / f"{runs.chosen_from}.jsonl"
+    if not file.is_file():
+        raise ConfigError(f"there are no records '{file}' to choose settings from; run that experiment first.")
+    return best_settings(read_records([file]))
+
+
+def _plans(runs: RunSet, changes: Mapping[str, Any], chosen: Mapping[str, Choice]) -> Iterator[Plan]:
+    for seed in runs.seeds:
+        for variant in runs.variants(seed):
+            for task in runs.tasks:
+                for name in runs.methods:
+                    choice = chosen.get(name, Choice({}, runs.tries))
+                    settings = _merged_all([choice.values, runs.set, variant.changes, changes])
+                    plan = _plan(runs, task, name, settings)
+                    own = {"note": variant.note, "swept": variant.swept, "tries": choice.tries}
+                    yield plan.model_copy(update=own).with_seed(seed)
+
+
+def _plan(runs: RunSet, task: str, name: str, changes: Mapping[str, Any]) -> Plan:
+    """One plan without seed and note."""
+    method, plus = split_plus(name)
+    check_method(method)
+    recipe = "plus" if plus else runs.recipe
+    defaults = experiment_of(task).defaults(task, method, recipe, runs.setup)
+    config = _configuration(defaults, method, changes)
+    return Plan(
+        task=task,
+        arch=runs.arch or defaults.arch,
+        method=method,
+        seed=0,
+        varied=runs.varied,
+        recipe=recipe,
+        setup=defaults.setup,
+        standardise=config.model.standardise,
+        precision=config.precision,
+        source=type(defaults.source).parse(merged(defaults.source.model_dump(), runs.source), where="source"),
+        train=config.train,
+        settings=config.method_config,
+    )
+
+
+def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) -> Config:
+    return load_config(None, base=merged({**defaults.values, "method": method}, changes))
+
+
+def _merged_all(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in parts:
+        found = merged(found, part)
+    return found
+
+
+def _sweep_note(key: str, value: Any) -> str:
+    """A number belongs to a curve over all of them; a list of names is a variant of its own."""
+    if isinstance(value, (list, tuple)):
+        return f"{key.rpartition('.')[2]} {'+'.join(map(str, value)) or 'none'}"
+    return f"sweep {key}"
