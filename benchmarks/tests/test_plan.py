@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from residapt.data.augment import AugmentConfig
+from residapt.data.config import AugmentConfig
 from residapt.methods import DiscrepancyConfig, MethodConfig
 from residapt_bench.plan import Plan
 
