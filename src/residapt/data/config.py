@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from residapt.settings import Settings
 
 if TYPE_CHECKING:
-    from residapt.data.augment import Augment
+    from residapt.data.strong import Change
 
 Balance = Literal["as-is", "classes"]
 """Labelled images as often as they are, or each class as often as every other."""
 
 
-class AugmentConfig(Settings):
-    """Random changes of images that leave their class as it is; all of them are off by default."""
+Strength = Literal["none", "weak", "mixed", "strong"]
+"""How far random changes go; mixed changes half of the samples weakly and half strongly."""
 
+
+class AugmentConfig(Settings):
+    """Random changes of labelled samples that leave their class as it is; all of them are off by default."""
+
+    strength: Strength = "none"
+    """Changes that go together, for images, series and features alike; instead of the single ones below."""
     shift: float = Field(0.0, ge=0)
     """Largest shift in whole pixels."""
     rotate: float = Field(0.0, ge=0, le=180)
@@ -31,9 +37,16 @@ class AugmentConfig(Settings):
     invert: float = Field(0.0, ge=0, le=1)
     """Probability of exchanging dark and bright (polarity), within each image's own range of values."""
 
-    def build(self) -> Augment | None:
+    @property
+    def single(self) -> dict[str, Any]:
+        """The changes that are set one by one, which images alone can have."""
+        return {name: value for name, value in self.model_dump(exclude={"strength"}).items() if value}
+
+    def build(self) -> Change | None:
         """The changes as a function of a batch; None if all of them are off."""
         from residapt.data.augment import Augment
+        from residapt.data.strong import Changes
 
-        values = self.model_dump()
-        return Augment(**values, value_range=None) if any(values.values()) else None
+        if self.strength != "none":
+            return Changes(self.strength)
+        return Augment(**self.single, value_range=None) if self.single else None

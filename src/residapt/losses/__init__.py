@@ -13,7 +13,7 @@ from residapt.losses.adversarial import (
 )
 from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.consistency import consistency
-from residapt.losses.information import entropy, information_maximisation
+from residapt.losses.information import class_confusion, entropy, information_maximisation
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, rbf_mmd
 from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
@@ -24,6 +24,7 @@ __all__ = [
     "DomainClassifier",
     "DomainLogits",
     "RandomMultilinear",
+    "class_confusion",
     "consistency",
     "coral",
     "difference_loss",

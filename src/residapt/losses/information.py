@@ -42,6 +42,28 @@ def information_maximisation(logits: Tensor, prior: Tensor | None = None, *, div
     return _Information.apply(wide, log_prior, diversity)  # type: ignore[no-any-return]
 
 
+def class_confusion(logits: Tensor, temperature: float = 2.5) -> Tensor:
+    r"""Minimum class confusion (Jin et al. 2020), to be minimised.
+
+    With probabilities :math:`p_i` at the given temperature and weights :math:`w_i \propto 1 + e^{-H(p_i)}` of mean 1,
+
+    .. math:: C_{jk} = \sum_i w_i\, p_{ij}\, p_{ik}, \qquad
+        L = \frac1K \sum_j \sum_{k \ne j} \frac{C_{jk}}{\sum_l C_{jl}}
+
+    It is small where no sample is between two classes, whatever the class frequencies are. The weights carry no
+    gradient.
+    """
+    if logits.ndim != 2 or not len(logits):
+        raise DataError(f"class_confusion needs logits (samples, classes), got {tuple(logits.shape)}.")
+    log_p = torch.log_softmax(logits.float() / temperature if logits.element_size() < 4 else logits / temperature, 1)
+    p = log_p.exp()
+    weights = 1 + torch.exp((p * log_p).sum(dim=1).detach())
+    weights = weights * len(p) / weights.sum()
+    together = (p * weights[:, None]).T @ p
+    rows = together / together.sum(dim=1, keepdim=True)
+    return 1 - rows.diagonal().mean()
+
+
 class _Information(Function):
     r"""The value with its gradient by hand: on a small batch a chain of tiny operations costs more than their result.
 

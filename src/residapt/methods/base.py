@@ -20,10 +20,11 @@ from torch.optim import Optimizer
 from residapt.data.augment import Augment
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair
+from residapt.data.strong import strong
 from residapt.errors import ConfigError
 from residapt.losses.consistency import consistency
 from residapt.losses.gather import gather_features
-from residapt.losses.information import information_maximisation
+from residapt.losses.information import class_confusion, information_maximisation
 from residapt.methods.config import MethodConfig
 from residapt.methods.extras.prior import TargetPrior, target_prior
 from residapt.rank import RankChange
@@ -100,8 +101,7 @@ class AdaptingMethod(Method):
         found: dict[str, tuple[float, Tensor]] = {}
         info, other = self.config.information, self.config.consistency
         if info.weight > 0:
-            assumed = None if self.prior is None else self.prior.target
-            part = information_maximisation(gather_features(target.logits), assumed, diversity=info.diversity)
+            part = self._information(gather_features(target.logits))
             found["information"] = (info.weight_at(progress), part)
         if self._is_consistent(progress):
             changed = self.two.outputs(self._view(batch), stream="target", residuals=residuals).logits
@@ -109,6 +109,13 @@ class AdaptingMethod(Method):
             since = (progress - other.start) / (1 - other.start)
             found["consistency"] = (other.weight * ramp(since, other.gamma), part)
         return found
+
+    def _information(self, logits: Tensor) -> Tensor:
+        settings = self.config.information
+        if settings.kind == "confusion":
+            return class_confusion(logits)
+        assumed = None if self.prior is None else self.prior.target
+        return information_maximisation(logits, assumed, diversity=settings.diversity)
 
     def _is_consistent(self, progress: float) -> bool:
         return self.config.consistency.weight > 0 and progress >= self.config.consistency.start
@@ -120,6 +127,8 @@ class AdaptingMethod(Method):
     def _view(self, batch: Batch) -> Tensor:
         if self.config.consistency.view == "changed":
             return VIEW(batch.target)
+        if self.config.consistency.view == "strong":
+            return strong(batch.target)
         if batch.view is None:
             raise ConfigError(
                 "consistency.view = 'drawn' needs a second view of the target images in the batch: draw it with "

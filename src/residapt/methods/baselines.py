@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from residapt.data.augment import Augment
 from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair, Labelled
+from residapt.data.strong import Change
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.registry import register, shared_streams
@@ -26,7 +26,7 @@ class SourceOnly(Method):
 
     name = "source_only"
 
-    def __init__(self, two: TwoStream, change: Augment | None = None) -> None:
+    def __init__(self, two: TwoStream, change: Change | None = None) -> None:
         super().__init__()
         self.two, self.change = two, change
 

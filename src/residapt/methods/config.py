@@ -151,7 +151,11 @@ class PriorConfig(Settings):
 
 
 class InformationConfig(RampedConfig):
-    """Information maximisation on the target's predictions: each confident, all together diverse."""
+    """What the target's predictions should be like without labels: confident, and not all of one class."""
+
+    kind: Literal["diversity", "confusion"] = "diversity"
+    """Low entropy of each and high entropy of their mean (information maximisation), or little confusion between
+    classes (MCC, Jin et al. 2020), which assumes no class frequencies."""
 
     diversity: float = Field(1.0, ge=0)
     """Weight of the term for diverse predictions (class frequencies as in the prior) relative to the entropy term.
@@ -182,9 +186,9 @@ class ConsistencyConfig(Settings):
     """KL divergence of the predictions, or cross-entropy to confident predictions alone (FixMatch)."""
     threshold: float = Field(0.95, ge=0, le=1)
     """Smallest probability of a confident prediction, for fixmatch."""
-    view: Literal["changed", "drawn"] = "changed"
-    """Where the other view comes from: the image with small random changes, or the image as the data draws it a second
-    time (for photographs another crop)."""
+    view: Literal["changed", "strong", "drawn"] = "changed"
+    """Where the other view comes from: the image with small random changes; with strong ones, which series and features
+    have as well; or the image as the data draws it a second time (for photographs another crop)."""
 
 
 class MethodConfig(Settings):

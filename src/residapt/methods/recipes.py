@@ -13,6 +13,14 @@ RECIPES: dict[str, Mapping[str, Any]] = {
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
     },
+    "default": {
+        "discrepancy": {"weight": 0.3, "kind": "reversal", "normalise": True},
+        "information": {"kind": "confusion", "weight": 1.0},
+        "consistency": {"weight": 1.0, "kind": "fixmatch", "threshold": 0.9},
+        "average": {"decay": 0.99},
+        "rank": {"group_weights": "equal"},
+        "train": {"adversary": {"lr": 1e-3}, "beta1": 0.9, "warmup": 0.05},
+    },
 }
 """Settings of each recipe, as nested values of :class:`residapt.config.Config`. A new recipe is a new entry here.
 

@@ -16,7 +16,7 @@ from residapt.distributed import Engine
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.run.networks import OWN
 from residapt.run.request import Setup
-from residapt.train import Callback, Method, TrainConfig
+from residapt.train import Callback, GroupConfig, Method, TrainConfig
 from residapt.train.early_stopping import EarlyStop
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
@@ -65,8 +65,7 @@ def fill_in(given: Config, facts: Facts) -> Config:
     if facts.size >= PHOTOGRAPH:
         config = fill(config, group="pretrain", batch_size=32)
         config = fill(config, group="train", batch_size=32)
-    if facts.size >= PHOTOGRAPH and facts.channels == 3 and config.data.augment:
-        config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
+    config = _views(config, given, facts)
     if facts.pretrained:
         config = fill(config, group="pretrain", lr=2e-4, head=5.0)
     steps = _between(SOURCE_EPOCHS * facts.source_images / config.pretrain.batch_size, SOURCE_STEPS)
@@ -80,6 +79,22 @@ def fill_in(given: Config, facts: Facts) -> Config:
     for group in ("train", "transform", "discrepancy"):
         config = fill(config, group=group, seed=config.seed)
     return config
+
+
+def _views(config: Config, given: Config, facts: Facts) -> Config:
+    """How samples are changed at random, and how fast the network learns from them, by what they are."""
+    fill = partial(_fill, given=given)
+    photographs = facts.size >= PHOTOGRAPH and facts.channels == 3
+    if photographs and config.data.augment:
+        config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
+    if config.recipe != "default":
+        return config
+    if not photographs:
+        config = fill(config, group="augment", strength="mixed")
+        config = fill(config, group="consistency", view="strong")
+    rate = GroupConfig(lr=1e-4 if facts.pretrained else 5e-4)
+    config = fill(config, group="train", network=rate, transform=rate)
+    return fill(config, group="train", head=10.0) if facts.pretrained else config
 
 
 def by_steps(config: Config, given: Config) -> Config:

@@ -183,12 +183,12 @@ def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:
     if len(shape) == 3:
         return
     method = config.method_config
-    if method.consistency.weight > 0:
+    if method.consistency.weight > 0 and method.consistency.view == "changed":
         raise ConfigError(
             f"consistency.weight = {method.consistency.weight:g} (recipe '{config.recipe}') changes images at random, "
-            f"but the source has shape {shape} for each sample. Set consistency.weight=0."
+            f"but the source has shape {shape} for each sample. Set consistency.view=strong, or consistency.weight=0."
         )
-    if method.augment.build() is not None:
+    if method.augment.single:
         raise ConfigError(f"augment changes images at random, but each source sample has shape {shape}. Leave it out.")
 
 
