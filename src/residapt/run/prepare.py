@@ -183,7 +183,8 @@ def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:
     if len(shape) == 3:
         return
     method = config.method_config
-    if method.consistency.weight > 0 and method.consistency.view == "changed":
+    chosen = config.recipe == "default"  # which takes changes that suit the data
+    if method.consistency.weight > 0 and method.consistency.view == "changed" and not chosen:
         raise ConfigError(
             f"consistency.weight = {method.consistency.weight:g} (recipe '{config.recipe}') changes images at random, "
             f"but the source has shape {shape} for each sample. Set consistency.view=strong, or consistency.weight=0."
