@@ -14,9 +14,7 @@ from residapt.data.config import Balance
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import RECIPES
-from residapt.models.input_spec import LARGEST
-from residapt.settings import Seed, Settings, merged
-from residapt.storage.metadata import WIDEST
+from residapt.settings import LARGEST, Seed, Settings, merged
 from residapt.train.config import HealthConfig, TrainConfig
 
 if sys.version_info >= (3, 11):
@@ -35,7 +33,7 @@ class ModelConfig(Settings):
     weights of timm:, torchvision: and hf: networks; ``none`` starts from random weights."""
     base: str | None = None
     """Run directory, or weights file, of a network already trained on the source; it is not trained again."""
-    bottleneck: int | None = Field(None, ge=1, le=WIDEST)
+    bottleneck: int | None = Field(None, ge=1, le=LARGEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
     standardise: bool = False
     """Standardise each image by itself (mean 0, standard deviation 1) in a first layer of the network. A base keeps

@@ -13,6 +13,8 @@ from residapt.errors import ConfigError
 S = TypeVar("S", bound="Settings")
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """A whole number of 64 bits, which is what random generators take."""
+LARGEST = 65_536
+"""Largest height and width of images, and width of a layer: more is a mistake, not a wish."""
 _LONGEST = 200
 
 

@@ -137,7 +137,7 @@ def test_without_random_changes_there_is_one_output_for_each_image() -> None:
 def test_images_decoded_with_a_margin(tmp_path: Path) -> None:
     for i in range(3):
         Image.fromarray(pixels(3, 50)[i].permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
-    form = InputSpec(with_margin(32), 3, (0.5,) * 3, (0.5,) * 3)
+    form = InputSpec(size=with_margin(32), channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
     assert form.size == 40
     decoded = decode_all(list_images(tmp_path), form, what="images", budget=1e9)
     assert decoded.pixels is not None

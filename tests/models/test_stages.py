@@ -272,7 +272,7 @@ def test_both_streams_go_through_the_rest_in_one_pass(network: type[nn.Module], 
             parameter.add_(torch.randn_like(parameter))
     source, target = front(x).chunk(2)
     at_once = two.both(source, target)
-    assert two._one_by_one is False  # the network has taken pairs
+    assert two.paired is True  # the network has taken pairs
     torch.testing.assert_close(at_once[0].logits, two(source, stream="source"))
     torch.testing.assert_close(at_once[1].logits, two(target, stream="target"))
 

@@ -21,7 +21,7 @@ needs_data = pytest.mark.skipif(not os.environ.get("RESIDAPT_DATA"), reason="RES
 
 
 def test_scale_is_the_networks_normalisation():
-    spec = InputSpec(8, 3, (0.5, 0.4, 0.3), (0.5, 0.25, 0.2))
+    spec = InputSpec(size=8, channels=3, mean=(0.5, 0.4, 0.3), std=(0.5, 0.25, 0.2))
     images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
     got = Scale(spec.mean, spec.std)(images, torch.Generator())
     for channel in range(3):

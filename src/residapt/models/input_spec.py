@@ -14,13 +14,9 @@ from torch import nn
 from residapt.errors import ConfigError
 from residapt.models.native import DTN, GaninLeNet, LeNet, SvhNet, UavNet
 from residapt.models.zoo import hf_file, require_known, timm_module, torchvision_models, unknown_spec
-from residapt.settings import Settings
+from residapt.settings import LARGEST, Settings
 
 _log = logging.getLogger(__name__)
-
-
-LARGEST = 65_536
-"""Pixels of an image's side: a file that says more is damaged, or an attack on memory."""
 
 
 class InputSpec(Settings):

@@ -103,7 +103,8 @@ def _summary(
     first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
-    unusual = unusualness(after).argsort(descending=True, stable=True)
+    unusual_count = int(beyond_source(after).sum())
+    unusual = unusualness(after).argsort(descending=True, stable=True)[:unusual_count]
     notes = list(adapted.notes)
     if len(setup.sample) < len(setup.target):
         notes.append(f"scores and changes were found on {len(setup.sample)} of {len(setup.target)} target images.")
@@ -132,7 +133,7 @@ def _summary(
         temperature=fit_temperature(after.source_logits, after.source_labels),
         calibrations=scored.calibrations,
         unusual=unusual_images(unusual, new, setup.target, setup.sample, setup.classes, setup.input),
-        unusual_count=int(beyond_source(after).sum()),
+        unusual_count=unusual_count,
     )
 
 

@@ -9,10 +9,8 @@ from pydantic import Field, field_validator
 
 from residapt.errors import ModelError, ResidaptError
 from residapt.models.input_spec import InputSpec
-from residapt.settings import Settings
+from residapt.settings import LARGEST, Settings
 
-WIDEST = 65_536
-"""Width of a bottleneck: a file that says more is damaged, or an attack on memory."""
 _PREFIX = "residapt."
 
 
@@ -31,7 +29,7 @@ class AdapterMetadata(Settings):
     """Class names in the order of the network's outputs."""
     model: str | None = None
     """Model spec; None for a network that no spec names, which has to be built by hand."""
-    bottleneck: int | None = Field(None, ge=1, le=WIDEST)
+    bottleneck: int | None = Field(None, ge=1, le=LARGEST)
     """Width of the bottleneck that was put before the classifier."""
     standardise: bool = False
     """Whether the network standardises each image by itself before anything else."""

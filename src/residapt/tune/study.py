@@ -103,7 +103,7 @@ def _check(request: Request, settings: StudyConfig) -> tuple[Dimension, ...]:
     for name in ("evaluate", "target_labels"):
         if getattr(request, name) is not None or getattr(data, name) is not None:
             raise ConfigError(
-                f"a search never uses target labels: leave out {name}, and score the result with residapt eval."
+                f"a search never uses target labels: leave out data.{name}, and score the result with residapt eval."
             )
     if settings.score not in SCORED:
         raise ConfigError(f"--score {settings.score!r}: choose one of {', '.join(SCORED)}.")
