@@ -31,10 +31,10 @@ from residapt_bench.speed.cases import find_case
 METADATA = AdapterMetadata(method="rpt", classes=tuple(f"class {number}" for number in range(CLASSES)))
 
 
-def adapter_bytes(two: TwoStream) -> int:
+def adapter_bytes(streams: TwoStream) -> int:
     """Size of the adapter's folder."""
     with tempfile.TemporaryDirectory() as folder:
-        save_pretrained(two, Path(folder) / "adapter", metadata=METADATA)
+        save_pretrained(streams, Path(folder) / "adapter", metadata=METADATA)
         return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
@@ -48,15 +48,15 @@ def first(count: int, of: int) -> torch.Tensor:
     return torch.arange(of) < count
 
 
-def with_ranks(two: TwoStream, ranks: Ranks) -> TwoStream:
+def with_ranks(streams: TwoStream, ranks: Ranks) -> TwoStream:
     """Cut every transform to the given ranks."""
     for name, (left, right) in ranks.items():
-        transform = two.transform(name)
+        transform = streams.transform(name)
         assert isinstance(transform, ResidualTransform)
         biases = torch.ones(transform.bias_rank, dtype=torch.bool) if transform.has_bias else None
         rows, columns = (first(*pair) for pair in zip((left, right), transform.ranks, strict=True))
         prune_transform(transform, rows, columns, biases, None)
-    return two
+    return streams
 
 
 def line(what: str, adapter: int, model: int) -> None:
@@ -72,8 +72,8 @@ def office(record: Record) -> None:
     rest = trained_part(network, Path(), 0)
     plain = build_model(network.arch, num_classes=CLASSES, image_size=network.image_size)
     whole = model_bytes(with_bottleneck(plain, num_classes=CLASSES, width=network.bottleneck))
-    two = TwoStream(rest, TransformConfig.parse(plan.settings["transform"]))
-    size = adapter_bytes(with_ranks(two, record.ranks.after))
+    streams = TwoStream(rest, TransformConfig.parse(plan.settings["transform"]))
+    size = adapter_bytes(with_ranks(streams, record.ranks.after))
     note = f", {plan.note}" if plan.note else ""
     line(f"EfficientNet-Lite0, {plan.task}, {plan.method}{note}, seed {plan.seed}", size, whole)
 
@@ -86,8 +86,8 @@ def main() -> None:
             office(record)
     resnet = find_case("resnet50").network()
     for rank in (32, 8):
-        two = TwoStream(resnet, left_rank=rank, right_rank=rank)
-        line(f"ResNet-50, all {len(two.layers)} layers at rank {rank}", adapter_bytes(two), model_bytes(resnet))
+        streams = TwoStream(resnet, left_rank=rank, right_rank=rank)
+        line(f"ResNet-50, all {len(streams.layers)} layers at rank {rank}", adapter_bytes(streams), model_bytes(resnet))
 
 
 if __name__ == "__main__":

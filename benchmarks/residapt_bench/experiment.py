@@ -111,14 +111,14 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Sequence[Callback
     started = time.monotonic()
     trained, rounds = _train(plan, network, data, (*callbacks, curve))
     method, seconds = trained.method, time.monotonic() - started
-    after = None if before is None else _evidence(method.two, data, _stream(plan))
+    after = None if before is None else _evidence(method.streams, data, _stream(plan))
     return Record(
         key=plan.key(),
         plan=recorded(plan),
         scores={item.name: experiment.score(method, item) for item in data.evaluations},
-        selection="last iterate" if method.two.average is None else "average at the end",
+        selection="last iterate" if method.streams.average is None else "average at the end",
         source_sha256=network_hash(network),
-        ranks=BeforeAfter(before=trained.ranks, after=method.two.ranks()),
+        ranks=BeforeAfter(before=trained.ranks, after=method.streams.ranks()),
         parameters=Sizes(before=trained.parameters, after=asdict(count_parameters(method))),
         label_free=measure(before, after) if before is not None and after is not None else {},
         predicted=class_text(after.target_logits) if after is not None else "",
@@ -162,7 +162,7 @@ def _train(
             engine=Engine(precision=plan.precision),
             target_labels=data.target_labels if plan.method == "target_only" else None,
         )
-        sizes.append((trainer.method.two.ranks(), asdict(count_parameters(trainer.method))))
+        sizes.append((trainer.method.streams.ranks(), asdict(count_parameters(trainer.method))))
         return trainer.run()
 
     target = data.pair.target if data.compared is None else data.compared[1]
@@ -244,11 +244,11 @@ def _stream(plan: Plan) -> str:
     return "source" if plan.method == "source_only" else "target"
 
 
-def _evidence(two: Any, data: TaskData, stream: str) -> Evidence:
+def _evidence(streams: Any, data: TaskData, stream: str) -> Evidence:
     """Outputs of a network on the images of the label-free scores."""
     assert data.compared is not None
     held_out, target = data.compared
-    return collect(two, held_out, target, target_stream=stream, device=torch.device("cpu"))  # type: ignore[arg-type]
+    return collect(streams, held_out, target, target_stream=stream, device=torch.device("cpu"))  # type: ignore[arg-type]
 
 
 def _prior(method: Method, data: TaskData) -> dict[str, Any] | None:

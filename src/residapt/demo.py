@@ -97,9 +97,9 @@ def run_demo(
     for name in methods:
         method, seconds, before = _adapt(name, network, data, config, seed, callbacks)
         on_method(method)
-        added = sum(parameter.numel() for parameter in method.two.transforms.parameters())
+        added = sum(parameter.numel() for parameter in method.streams.transforms.parameters())
         score = accuracy(method, data.held_out)
-        results.append(DemoResult(name, seed, score, seconds, added, before, method.two.ranks()))
+        results.append(DemoResult(name, seed, score, seconds, added, before, method.streams.ranks()))
     return results
 
 
@@ -153,7 +153,7 @@ def _adapt(
             train=turn.train,
             callbacks=callbacks(TITLES.get(name, name)),
         )
-        before.update(trainer.method.two.ranks())
+        before.update(trainer.method.streams.ranks())
         return trainer.run()
 
     started = time.monotonic()

@@ -98,8 +98,10 @@ def sign_checkpoint(folder: Path) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_damaged_adapters(tmp_path: Path, count: int) -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 2))
-    two = TwoStream(network, left_rank=2, right_rank=1)
-    save_pretrained(two, tmp_path / "a", metadata=AdapterMetadata(method="rpt", classes=("a", "b")), base="included")
+    streams = TwoStream(network, left_rank=2, right_rank=1)
+    save_pretrained(
+        streams, tmp_path / "a", metadata=AdapterMetadata(method="rpt", classes=("a", "b")), base="included"
+    )
     fuzzed = Fuzzed(tmp_path / "a", ADAPTER, sign_adapter, seed=count)
     load(network, tmp_path / "a")
     before = memory()

@@ -57,8 +57,8 @@ def test_a_quarter_turn_is_exact_on_square_images() -> None:
 def test_scale_above_one_enlarges() -> None:
     dot = torch.zeros(1, 1, 9, 9)
     dot[..., 3:6, 3:6] = 1
-    two, one, zero = torch.full((1,), 2.0), torch.ones(1), torch.zeros(1)
-    wide = warp(dot, affine_matrices(zero, two, one, zero))
+    streams, one, zero = torch.full((1,), 2.0), torch.ones(1), torch.zeros(1)
+    wide = warp(dot, affine_matrices(zero, streams, one, zero))
     assert wide.sum() == pytest.approx(18, rel=0.05)
     assert (wide.sum(dim=(0, 1, 3)) > 0).sum() == 3  # still three rows high
 

@@ -86,8 +86,8 @@ def test_shards_make_up_the_global_batch(world: int, share: int, step: int) -> N
 
 def test_shards_are_augmented_independently() -> None:
     pair = numbered_pair(1, 1, noisy=True)
-    one, two = (Batches(pair, size=2, seed=0, rank=rank, world=2).batch(0).source for rank in range(2))
-    assert not torch.equal(one, two)
+    one, streams = (Batches(pair, size=2, seed=0, rank=rank, world=2).batch(0).source for rank in range(2))
+    assert not torch.equal(one, streams)
 
 
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:

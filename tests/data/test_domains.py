@@ -74,10 +74,10 @@ def test_images_are_fetched_in_the_order_asked_as_floats() -> None:
 
 def test_a_transform_sees_the_batch_and_the_generator() -> None:
     images = TensorImages(torch.zeros(3, 2), lambda x, g: x + torch.rand(1, generator=g))
-    one, two = (images.fetch(torch.tensor([0]), torch.Generator().manual_seed(s)) for s in (1, 2))
+    one, streams = (images.fetch(torch.tensor([0]), torch.Generator().manual_seed(s)) for s in (1, 2))
     again = images.fetch(torch.tensor([0]), torch.Generator().manual_seed(1))
     assert torch.equal(one, again)
-    assert not torch.equal(one, two)
+    assert not torch.equal(one, streams)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.int64])

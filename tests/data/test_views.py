@@ -111,9 +111,9 @@ def test_a_batch_is_a_function_of_its_generator() -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     pair = DomainPair(Labelled(outputs.train, torch.zeros(COUNT, dtype=torch.long)), outputs.train)
-    one, two = Batches(pair, size=8, seed=0), Batches(pair, size=8, seed=0)
+    one, streams = Batches(pair, size=8, seed=0), Batches(pair, size=8, seed=0)
     one.batch(3)
-    assert torch.equal(one.batch(7).target, two.batch(7).target)
+    assert torch.equal(one.batch(7).target, streams.batch(7).target)
 
 
 def test_all_views_are_drawn_equally_often() -> None:

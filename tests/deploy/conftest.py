@@ -25,13 +25,13 @@ def two_stream() -> TwoStream:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         model = LeNet(num_classes=3)
-        two = TwoStream(model, left_rank=3, right_rank=2, ranks={"conv2": (0, 0)}, exclude=("full4",)).eval()
+        streams = TwoStream(model, left_rank=3, right_rank=2, ranks={"conv2": (0, 0)}, exclude=("full4",)).eval()
         with torch.no_grad():
             blots = torch.nn.functional.interpolate(torch.rand(64, 1, 5, 5), (28, 28), mode="bilinear")
-            logits = two((blots - 0.4) / 0.2, stream="target")
+            logits = streams((blots - 0.4) / 0.2, stream="target")
             model.full4.weight.mul_(8 / logits.std(0)[:, None])
             model.full4.bias.sub_(logits.mean(0)).mul_(8 / logits.std(0))
-        return two
+        return streams
 
 
 @pytest.fixture(scope="session")

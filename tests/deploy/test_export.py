@@ -33,11 +33,11 @@ def adapted(spec: str, form: InputSpec) -> tuple[TwoStream, AdapterMetadata]:
     """A network with random weights, transforms in every layer and statistics that have seen something."""
     torch.manual_seed(0)
     network = build_model(spec, num_classes=5, in_channels=form.channels, image_size=form.size)
-    two = TwoStream(network, left_rank=3, right_rank=2, energy=0.05).train()
+    streams = TwoStream(network, left_rank=3, right_rank=2, energy=0.05).train()
     with torch.no_grad():
         for _ in range(20):
-            two(torch.randn(8, form.channels, form.size, form.size), stream="target")
-    return two.eval(), AdapterMetadata(method="rpt", classes=tuple("abcde"), model=spec, input=form)
+            streams(torch.randn(8, form.channels, form.size, form.size), stream="target")
+    return streams.eval(), AdapterMetadata(method="rpt", classes=tuple("abcde"), model=spec, input=form)
 
 
 @pytest.mark.slow
@@ -47,8 +47,8 @@ def test_onnx_merged_and_live_agree(spec: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     if spec.startswith("timm:"):
         pytest.importorskip("timm")
-    two, metadata = adapted(spec, NETWORKS[spec])
-    write_model(two.merge_and_unload(), tmp_path / "model.safetensors", metadata)
+    streams, metadata = adapted(spec, NETWORKS[spec])
+    write_model(streams.merge_and_unload(), tmp_path / "model.safetensors", metadata)
     deployed = load_run(tmp_path / "model.safetensors")
     done = export_run(deployed, "onnx", tmp_path / "model.onnx")
     assert done.difference <= 1e-4
@@ -56,7 +56,7 @@ def test_onnx_merged_and_live_agree(spec: str, tmp_path: Path) -> None:
     for count in (1, 7):
         images = example_batch(NETWORKS[spec], count)
         with torch.no_grad():
-            live, source = two(images, stream="target"), two(images, stream="source")
+            live, source = streams(images, stream="target"), streams(images, stream="source")
             merged = deployed.model(images)
         onnx = torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
         for other in (merged, onnx):

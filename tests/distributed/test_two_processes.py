@@ -83,7 +83,7 @@ class Record(Callback):
         self.losses.append(info.values)
 
     def on_ranks(self, method: Method, step: int, changes: list[RankChange]) -> None:
-        self.prunes.append(dict(method.two.ranks()))
+        self.prunes.append(dict(method.streams.ranks()))
 
 
 PLAIN = {"norm": False, "dropout": 0.0}

@@ -112,7 +112,7 @@ class PruneHalf(Callback):
 
     def on_step(self, method: Method, step: int) -> None:
         if step == 2:
-            for transform in method.two.transforms.values():
+            for transform in method.streams.transforms.values():
                 assert isinstance(transform, ResidualTransform)
                 rows, columns = (torch.arange(size) % 2 == 0 for size in transform.ranks)
                 bias = torch.ones(transform.bias_rank, dtype=torch.bool) if transform.has_bias else None
@@ -132,7 +132,7 @@ def test_training_goes_on_after_pruning(case: Callable[..., Case], name: str, ki
 
     trainer = made.train(4, callback)
     after = made_callbacks[0].after
-    assert set(made.method.two.ranks().values()) <= {(2, 2)}
+    assert set(made.method.streams.ranks().values()) <= {(2, 2)}
     assert {id(p) for group in trainer.optimizer.param_groups for p in group["params"]} == {
         id(p) for p in trained_parameters(made.method).values()
     }

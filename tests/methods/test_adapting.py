@@ -75,8 +75,8 @@ def test_everything_together_in_every_method(name: str) -> None:
     found = method.record()["prior"]
     assert sum(found["target"]) == pytest.approx(1.0, abs=1e-4)
     assert found["estimates"] + found["refused"] > 0
-    assert method.two.average is not None
-    assert method.two.average.begun
+    assert method.streams.average is not None
+    assert method.streams.average.begun
     method.eval()
     x = trainer.batches.batch(0).target
     plain = method.target_model().eval()
@@ -113,7 +113,7 @@ def test_classification_and_domain_losses_have_the_same_weights() -> None:
     batch, method = trainer.batches.batch(0), trainer.method
     weights = (torch.tensor([1 / 3] * 3) / torch.tensor([1 / 2, 1 / 3, 1 / 6])).double()[batch.labels]
     assert len(set(weights.tolist())) > 1
-    z_s, z_t = method.two(batch.source), method.two(batch.target, stream="target")
+    z_s, z_t = method.streams(batch.source), method.streams(batch.target, stream="target")
     each = [float(-row.detach().log_softmax(0)[y]) for row, y in zip(z_s, batch.labels, strict=True)]
     expected = sum(w * e for w, e in zip(weights.tolist(), each, strict=True)) / len(each)
     assert float(losses.parts["class"].detach()) == pytest.approx(expected, rel=1e-6)
@@ -128,7 +128,7 @@ def test_classification_and_domain_losses_have_the_same_weights() -> None:
 def test_information_maximisation_knows_the_assumed_prior(kind: str) -> None:
     parts = {"prior": {"kind": kind, "start": "source"}, "information": {"weight": 0.3, "gamma": 4.0, "diversity": 0.4}}
     losses, trainer = first_losses("rpt", parts)
-    logits = trainer.method.two(trainer.batches.batch(0).target, stream="target")
+    logits = trainer.method.streams(trainer.batches.batch(0).target, stream="target")
     assumed = {"as-is": None, "balanced": torch.ones(3) / 3, "estimated": torch.tensor([1 / 2, 1 / 3, 1 / 6])}[kind]
     torch.testing.assert_close(losses.parts["information"], information_maximisation(logits, assumed, diversity=0.4))
     others = {"confusion": 2 / (1 + torch.tensor(-5.0).exp()) - 1}
@@ -213,7 +213,7 @@ class Seen(Callback):
 
     def on_step(self, method: Method, step: int) -> None:
         if step % 2 == 0:
-            state = method.two.state_dict()
+            state = method.streams.state_dict()
             self.states.append({name: t.clone() for name, t in state.items() if not name.startswith("average.")})
 
 
@@ -227,7 +227,7 @@ def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
     for state in record.states[6:]:
         for key, tensor in state.items():
             expected[key] = 0.64 * expected[key] + 0.36 * tensor if tensor.is_floating_point() else tensor.double()
-    found = method.two.average.mean.state_dict()
+    found = method.streams.average.mean.state_dict()
     assert set(found) == set(expected)
     for key, tensor in found.items():
         torch.testing.assert_close(tensor.double(), expected[key], atol=1e-6, rtol=1e-5)
@@ -236,40 +236,40 @@ def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
 def test_a_tied_weight_is_averaged_once() -> None:
     network = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
     network[1].weight = network[0].weight
-    two = TwoStream(network, include=())
-    two.average = StreamAverage(two)
-    two.average.update(two, 0.5)
+    streams = TwoStream(network, include=())
+    streams.average = StreamAverage(streams)
+    streams.average.update(streams, 0.5)
     first = network[0].weight.detach().clone()
     with torch.no_grad():
         network[0].weight += 1
-    two.average.update(two, 0.75)
-    torch.testing.assert_close(two.average.mean.model[1].weight.detach(), first + 0.25)
+    streams.average.update(streams, 0.75)
+    torch.testing.assert_close(streams.average.mean.model[1].weight.detach(), first + 0.25)
 
 
 def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
     """B1 and B2 are selected, never fitted, so that a column that is left shows which one it was."""
     torch.manual_seed(0)
-    two = TwoStream(nn.Linear(5, 6).double(), left_rank=4, right_rank=4)
+    streams = TwoStream(nn.Linear(5, 6).double(), left_rank=4, right_rank=4)
     with torch.no_grad():
-        two.transform("model").D += torch.randn(4, 4).double()
-    two.average = StreamAverage(two)
-    earlier = {key: two.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
-    two.average.update(two, 0.5)
+        streams.transform("model").D += torch.randn(4, 4).double()
+    streams.average = StreamAverage(streams)
+    earlier = {key: streams.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
+    streams.average.update(streams, 0.5)
     with torch.no_grad():
-        for parameter in two.parameters():
+        for parameter in streams.parameters():
             parameter.add_(torch.randn_like(parameter) * parameter.requires_grad)
-    present = {key: two.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
-    while two.ranks() == {"model": (4, 4)}:
-        assert two.transform("model").alive
-        shrink(two, RankConfig(step=0.05))
-    two.average.update(two, 0.75)
-    assert two.average.mean.ranks() == two.ranks()
+    present = {key: streams.transform("model").get_parameter(key).detach().clone() for key in ("B1", "B2")}
+    while streams.ranks() == {"model": (4, 4)}:
+        assert streams.transform("model").alive
+        shrink(streams, RankConfig(step=0.05))
+    streams.average.update(streams, 0.75)
+    assert streams.average.mean.ranks() == streams.ranks()
     for key, wide in present.items():
         kept = [
             int((wide == column[:, None]).all(dim=0).nonzero())
-            for column in two.transform("model").get_parameter(key).T
+            for column in streams.transform("model").get_parameter(key).T
         ]
-        mean = two.average.mean.transform("model").get_parameter(key)
+        mean = streams.average.mean.transform("model").get_parameter(key)
         torch.testing.assert_close(mean, (0.75 * earlier[key] + 0.25 * wide)[:, kept])
 
 
@@ -277,21 +277,21 @@ def test_predictions_are_by_the_average_and_training_is_not() -> None:
     plain = tiny_trainer("rpt", steps=12)
     plain.run()
     trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "start": 0.0, "every": 1}}, steps=12)
-    two = trainer.run().two
+    streams = trainer.run().streams
     for name, tensor in plain.method.state_dict().items():
         assert torch.equal(trainer.method.state_dict()[name], tensor), name
     x = trainer.batches.batch(0).target
-    two.eval()
+    streams.eval()
     plain.method.eval()
     with torch.no_grad():
-        averaged = two(x, stream="target")
+        averaged = streams(x, stream="target")
         for stream in ("source", "target"):
-            assert torch.equal(two(x, stream=stream), two.average.mean(x, stream=stream))
-            assert not torch.allclose(two(x, stream=stream), plain.method.predict(x, stream), atol=1e-4)
-        torch.testing.assert_close(merge_and_unload(two, x).eval()(x), averaged)
-    two.train()
+            assert torch.equal(streams(x, stream=stream), streams.average.mean(x, stream=stream))
+            assert not torch.allclose(streams(x, stream=stream), plain.method.predict(x, stream), atol=1e-4)
+        torch.testing.assert_close(merge_and_unload(streams, x).eval()(x), averaged)
+    streams.train()
     torch.manual_seed(0)
-    live = two(x, stream="target")
+    live = streams(x, stream="target")
     plain.method.train()
     torch.manual_seed(0)
     assert torch.equal(live, plain.method.predict(x, "target"))
@@ -302,15 +302,15 @@ def test_averaged_weights_have_an_adapter(tmp_path: Path) -> None:
     parts = {"average": {"decay": 0.8, "every": 1}}
     trainer = tiny_trainer("rpt", parts=parts, steps=20, rank=RankConfig(every=4, step=6e-2))
     method = trainer.run()
-    two = method.two.eval()
-    assert two.ranks() != method.started_with, "the test needs ranks that fall"
+    streams = method.streams.eval()
+    assert streams.ranks() != method.started_with, "the test needs ranks that fall"
     metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
-    save_pretrained(two, tmp_path / "adapter", metadata=metadata, base="included")
+    save_pretrained(streams, tmp_path / "adapter", metadata=metadata, base="included")
     x = trainer.batches.batch(0).target
-    loaded = load(copy.deepcopy(two.model), tmp_path / "adapter").eval()
+    loaded = load(copy.deepcopy(streams.model), tmp_path / "adapter").eval()
     with torch.no_grad():
         for stream in ("source", "target"):
-            torch.testing.assert_close(loaded(x, stream=stream), two(x, stream=stream))
+            torch.testing.assert_close(loaded(x, stream=stream), streams(x, stream=stream))
 
 
 def test_averages_are_not_trained_and_not_counted() -> None:
@@ -339,14 +339,14 @@ def test_the_classifier_makes_its_further_steps_alone() -> None:
 
     adam = torch.optim.Adam(hand.parameters(), lr=2e-4)
     with torch.no_grad():
-        logits = hand.two.both(batch.source, batch.target)
+        logits = hand.streams.both(batch.source, batch.target)
     hand.losses(batch, 0.0).total.backward()
     adam.step()
     for _ in range(2):
         adam.zero_grad()
         z_s, z_t = (hand.discrepancy.classifier(outputs.logits) for outputs in logits)
         domain_loss(DomainLogits(z_s, z_t)).backward()
-        assert all(p.grad is None for p in hand.two.parameters())
+        assert all(p.grad is None for p in hand.streams.parameters())
         adam.step()
     for (name, mine), theirs in zip(hand.named_parameters(), method.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-10, rtol=0, msg=name)
@@ -381,7 +381,7 @@ def test_changed_target_images_are_compared_with_the_images_as_they_are(
     losses, trainer = first_losses("rpt", {"consistency": settings})
     x = trainer.batches.batch(0).target
     turned = x.amin((1, 2, 3), keepdim=True) + x.amax((1, 2, 3), keepdim=True) - x
-    logits, other = (trainer.method.two(view, stream="target").detach() for view in (x, turned))
+    logits, other = (trainer.method.streams(view, stream="target").detach() for view in (x, turned))
     expected = float(consistency(logits, other, kind, 0.4))
     assert expected > 0
     assert float(losses.parts["consistency"].detach()) == pytest.approx(expected, rel=1e-6)
@@ -395,7 +395,7 @@ def test_a_view_that_the_data_draws_is_compared_with_the_image() -> None:
     with pytest.raises(ConfigError, match=r"consistency\.view"):
         method.losses(trainer.batches.batch(0), 0.5)
     batch = trainer.batches.batch(0, view=True)
-    logits, other = (method.two(view, stream="target").detach() for view in (batch.target, batch.view))
+    logits, other = (method.streams(view, stream="target").detach() for view in (batch.target, batch.view))
     expected = float(consistency(logits, other))
     assert expected > 0
     assert float(method.losses(batch, 0.5).parts["consistency"].detach()) == pytest.approx(expected, rel=1e-5)
@@ -439,7 +439,7 @@ def test_source_images_are_changed_and_target_images_are_not() -> None:
     losses, trainer = first_losses("dann_flip", parts)
     batch = trainer.batches.batch(0)
     ends = batch.source.amin((1, 2, 3), keepdim=True) + batch.source.amax((1, 2, 3), keepdim=True)
-    logits = trainer.method.two(ends - batch.source)
+    logits = trainer.method.streams(ends - batch.source)
     torch.testing.assert_close(losses.parts["class"], functional.cross_entropy(logits, batch.labels))
     plain, _ = first_losses("dann_flip", {})
     assert float(plain.parts["class"].detach()) != pytest.approx(float(losses.parts["class"].detach()))

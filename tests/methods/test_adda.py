@@ -18,7 +18,7 @@ CONFIG = MethodConfig(discrepancy=DiscrepancyConfig(hidden=(7,), gamma=0.0))
 def test_losses_are_the_mapping_loss_and_the_domain_classifiers(make_mlp, make_mlp_batch):
     batch = make_mlp_batch()
     method = build_method("adda", make_mlp(), CONFIG, example=batch.source)
-    for parameter in method.two.target_parameters.parameters():
+    for parameter in method.streams.target_parameters.parameters():
         nn.init.normal_(parameter, std=0.3)
     classifier = method.adversary.classifier
     z_s = [float(z) for z in classifier(method.predict(batch.source, "source"))]
@@ -42,11 +42,11 @@ def test_gradients_reach_the_target_network_and_the_classifier_but_not_the_sourc
     losses = method.losses(batch, 0.5)
     losses.parts["confusion"].backward(retain_graph=True)
     assert all(p.grad is None for p in model.parameters())
-    assert all(p.grad is not None and p.grad.any() for p in method.two.target_parameters.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.streams.target_parameters.parameters())
     assert all(p.grad is None for p in method.adversary.parameters())
     method.zero_grad()
     losses.parts["domain"].backward()
-    assert all(p.grad is None for p in method.two.target_parameters.parameters())
+    assert all(p.grad is None for p in method.streams.target_parameters.parameters())
     assert all(p.grad is not None for p in method.adversary.parameters())
 
 
@@ -70,11 +70,11 @@ def test_the_source_pass_is_a_fixed_function_and_modes_are_restored(make_lenet, 
     config = CONFIG.model_copy(update={"transform": CONFIG.transform.model_copy(update={"norm": "frozen"})})
     method = build_method("adda", make_lenet(), config, example=batch.source).train()
     seen = []
-    method.two.model.drop1.register_forward_hook(lambda module, *_: seen.append(module.training))
+    method.streams.model.drop1.register_forward_hook(lambda module, *_: seen.append(module.training))
     method.losses(batch, 0.5)
     assert seen == [False, True]
-    assert method.two.model.drop1.training
-    assert not method.two.model.norm1.training  # the frozen policy survives
+    assert method.streams.model.drop1.training
+    assert not method.streams.model.norm1.training  # the frozen policy survives
 
 
 def test_few_labels_train_the_target_network(make_mlp, make_mlp_batch):

@@ -110,4 +110,4 @@ def test_building_leaves_the_networks_numbers_alone(name, case):
     method = build_method(name, model, MethodConfig(), example=batch.source)
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert model.training
-    assert method.two.model is model
+    assert method.streams.model is model

@@ -22,14 +22,14 @@ KINDS = get_args(DiscrepancyName)
 ADVERSARIAL = ("flip", "reversal", "uniform", "rman", "cdan", "cdan_e")
 
 
-def outputs_of(two, x: Tensor, layer: str | None) -> Outputs:
-    return two.outputs(x, stream="source", inner=() if layer is None else (layer,))
+def outputs_of(streams, x: Tensor, layer: str | None) -> Outputs:
+    return streams.outputs(x, stream="source", inner=() if layer is None else (layer,))
 
 
 def both(model, batch, kind, **settings):
-    two = shared_streams(model, MethodConfig())
-    made = build_discrepancy(DiscrepancyConfig(hidden=(7,), **settings), kind, two, batch.source)
-    return made, outputs_of(two, batch.source, made.layer), outputs_of(two, batch.target, made.layer)
+    streams = shared_streams(model, MethodConfig())
+    made = build_discrepancy(DiscrepancyConfig(hidden=(7,), **settings), kind, streams, batch.source)
+    return made, outputs_of(streams, batch.source, made.layer), outputs_of(streams, batch.target, made.layer)
 
 
 def squared(u: Tensor, v: Tensor) -> float:
@@ -187,7 +187,7 @@ def test_gradient_through_the_predictions_only_without_detach(make_mlp, make_mlp
     made(source, target).network.backward()
     # The features come before the head, so a gradient in the head can only have come through g.
     assert (model.head.weight.grad is None or not model.head.weight.grad.any()) is blocked
-    assert model.two.weight.grad.abs().sum() > 0
+    assert model.streams.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", ADVERSARIAL)
@@ -213,7 +213,7 @@ def test_every_discrepancy_pulls_features_through_rpt(make_mlp, make_mlp_batch, 
     losses = method.losses(batch, 0.5)
     # The classification loss sees only the source, the stream loss is flat at the start: what is left in the
     # transforms' gradient comes from the discrepancy on the target.
-    weights = [t.B1 for t in method.two.transforms.values()]
+    weights = [t.B1 for t in method.streams.transforms.values()]
     gradients = torch.autograd.grad(losses.parts["confusion"], weights, allow_unused=True)
     assert sum(float(g.abs().sum()) for g in gradients if g is not None) > 0
     assert ("domain" in losses.parts) == (kind in ADVERSARIAL)

@@ -42,7 +42,7 @@ def test_terms_and_weights(make_mlp, make_mlp_batch):
     losses = method.losses(batch, 0.5)
     recon = difference = 0.0
     for domain, x in (("source", batch.source), ("target", batch.target)):
-        shared = method.two.outputs(x, inner=("head:input",)).inner["head:input"]
+        shared = method.streams.outputs(x, inner=("head:input",)).inner["head:input"]
         private = method.private[domain](x)
         recon += slow_scale_invariant(method.decoder(shared + private), x)
         difference += slow_difference(private, shared)
@@ -76,7 +76,7 @@ def test_every_part_is_trained(make_lenet, make_image_batch):
 def test_private_encoders_are_private_and_reconstruction_trains_the_shared_one(make_mlp, make_mlp_batch):
     batch, model = make_mlp_batch(), make_mlp()
     method = build_method("dsn", model, CONFIG, example=batch.source).train()
-    source = method.two.outputs(batch.source, inner=method.inner)
+    source = method.streams.outputs(batch.source, inner=method.inner)
     recon, _ = method._separate(batch.source, source, "source")
     recon.backward()
     assert all(p.grad is None for p in method.private["target"].parameters())

@@ -65,7 +65,7 @@ def test_pooled_is_one_loss_over_both_sets(weight, make_mlp, make_mlp_batch):
         *((x, y, 1.0) for x, y in zip(batch.source, batch.labels, strict=True)),
         *((x, y, weight) for x, y in zip(batch.few, batch.few_labels, strict=True)),
     ]:
-        total += w * -float(method.two.model(x[None]).log_softmax(1)[0, int(y)])
+        total += w * -float(method.streams.model(x[None]).log_softmax(1)[0, int(y)])
         count += w
     assert float(losses.total) == pytest.approx(total / count, rel=1e-12)
     assert set(losses.parts) == {"class"}

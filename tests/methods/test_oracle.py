@@ -70,7 +70,7 @@ def test_fine_tuning_looks_at_the_few_images_only(make_mlp, make_mlp_batch):
     batch = make_mlp_batch(few=True)
     method = build_method("fine_tune", make_mlp(), example=batch.source)
     losses = method.losses(batch, 0.3)
-    expected = torch.nn.functional.cross_entropy(method.two.model(batch.few), batch.few_labels)
+    expected = torch.nn.functional.cross_entropy(method.streams.model(batch.few), batch.few_labels)
     assert float(losses.total) == pytest.approx(float(expected), rel=1e-12)
 
 

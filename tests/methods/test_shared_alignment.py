@@ -23,17 +23,17 @@ def test_loss_is_class_plus_ramped_discrepancy_plus_the_classifiers_own(make_mlp
     method = build_method(name, make_mlp(), config, example=batch.source)
     assert isinstance(method, SharedAlignment)
     inner = method.inner
-    source = method.two.outputs(batch.source, inner=inner)
-    target = method.two.outputs(batch.target, stream="target", inner=inner)
+    source = method.streams.outputs(batch.source, inner=inner)
+    target = method.streams.outputs(batch.target, stream="target", inner=inner)
     found = method.discrepancy(source, target)
     expected = functional.cross_entropy(source.logits, batch.labels)
     expected = expected + 0.7 * (2 / (1 + math.exp(-4.0 * p)) - 1) * found.network
     if found.own is not None:
         expected = expected + found.own
     if few:
-        expected = expected + functional.cross_entropy(method.two(batch.few), batch.few_labels)
+        expected = expected + functional.cross_entropy(method.streams(batch.few), batch.few_labels)
     assert float(method.losses(batch, p).total) == pytest.approx(float(expected), rel=1e-12)
-    assert not method.two.transforms
+    assert not method.streams.transforms
 
 
 @pytest.mark.parametrize("name", SHARED)

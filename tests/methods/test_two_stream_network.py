@@ -26,7 +26,7 @@ def build(model, batch, *, weight=1.0, layers=("*",), regulariser="exponential",
 def scatter(method) -> None:
     """Give both streams weights, and every layer an a and a b, that differ."""
     g = torch.Generator().manual_seed(5)
-    for parameter in method.two.target_parameters.parameters():
+    for parameter in method.streams.target_parameters.parameters():
         parameter.add_(0.05 * torch.randn(parameter.shape, generator=g, dtype=parameter.dtype))
     method.a.copy_(1 + 0.1 * torch.randn(method.a.shape, generator=g, dtype=method.a.dtype))
     method.b.copy_(0.02 * torch.randn(method.b.shape, generator=g, dtype=method.b.dtype))
@@ -46,8 +46,8 @@ def test_regulariser_sums_over_layers_weights_and_biases_together(make_mlp, make
     method = build(model, make_mlp_batch(), regulariser=regulariser, layers=("one", "head"))
     scatter(method)
     layers = {"head": ("head.weight", "head.bias"), "one": ("one.weight", "one.bias")}
-    assert method.two.separate_layers == layers
-    target = method.two.target_state()
+    assert method.streams.separate_layers == layers
+    target = method.streams.target_state()
     expected = 0.0
     for j, names in enumerate(layers.values()):
         distance = slow_distance(model, target, names, float(method.a[j]), float(method.b[j]))
@@ -60,8 +60,8 @@ def test_total_is_class_plus_mmd_plus_weighted_regulariser(make_mlp, make_mlp_ba
     method = build(make_mlp(), batch, weight=0.3)
     scatter(method)
     losses = method.losses(batch, 0.2)
-    source = method.two.outputs(batch.source, inner=method.inner)
-    target = method.two.outputs(batch.target, stream="target", inner=method.inner)
+    source = method.streams.outputs(batch.source, inner=method.inner)
+    target = method.streams.outputs(batch.target, stream="target", inner=method.inner)
     expected = {
         "class": nn.functional.cross_entropy(source.logits, batch.labels),
         "target_class": nn.functional.cross_entropy(method.predict(batch.few), batch.few_labels),
@@ -87,14 +87,14 @@ def test_gradients_reach_both_streams_and_the_relation(make_mlp, make_mlp_batch)
     method = build(model, batch, layers=("one",))
     scatter(method)
     method.losses(batch, 1.0).total.backward()
-    trained = [*model.parameters(), *method.two.target_parameters.parameters(), method.a, method.b]
+    trained = [*model.parameters(), *method.streams.target_parameters.parameters(), method.a, method.b]
     assert all(p.grad is not None and p.grad.any() for p in trained)
 
 
 def test_shared_layers_are_the_same_in_both_streams(make_mlp, make_mlp_batch):
     batch, model = make_mlp_batch(), make_mlp()
     method = build(model, batch, layers=("one",))
-    assert set(method.two.target_state()) == {"one.weight", "one.bias"}
+    assert set(method.streams.target_state()) == {"one.weight", "one.bias"}
     with torch.no_grad():
         model.head.bias += 1.0
     assert torch.allclose(method.predict(batch.source, "source"), method.predict(batch.source, "target"))
@@ -123,7 +123,7 @@ def test_frozen_source_variant_trains_the_target_only(make_mlp, make_mlp_batch):
     method = build_method("two_stream", model, config, example=batch.source)
     method.losses(batch, 1.0).total.backward()
     assert all(p.grad is None for p in model.parameters())
-    assert all(p.grad is not None for p in method.two.target_parameters.parameters())
+    assert all(p.grad is not None for p in method.streams.target_parameters.parameters())
 
 
 @pytest.mark.parametrize("kind", ["reversal", "mmd"])
@@ -139,12 +139,12 @@ def test_owners_list_every_parameter_once_with_tied_weights(make_lenet):
     model[2].weight = model[0].weight
     owners = parameter_owners(model)
     assert owners == {"0": ("0.weight", "0.bias"), "2": ("2.bias",)}
-    two = SeparateStreams(model, TransformConfig())
+    streams = SeparateStreams(model, TransformConfig())
     x = torch.randn(3, 4)
     with torch.no_grad():
-        two.target_parameter("0.weight").mul_(2)
+        streams.target_parameter("0.weight").mul_(2)
         expected = torch.tanh(x @ (2 * model[0].weight).T + model[0].bias) @ (2 * model[0].weight).T + model[2].bias
-        assert torch.allclose(two(x, stream="target"), expected, atol=1e-6)
+        assert torch.allclose(streams(x, stream="target"), expected, atol=1e-6)
     assert list(parameter_owners(nn.Linear(2, 2))) == ["model"]
 
 
@@ -153,8 +153,8 @@ def test_statistics_follow_the_policy(make_lenet, make_image_batch):
     for policy, moved in (("per-domain", False), ("shared", True), ("frozen", False)):
         config = MethodConfig(transform=TransformConfig(norm=policy))
         method = build_method("two_stream", make_lenet(), config, example=batch.source).train()
-        before = method.two.model.norm1.running_mean.clone()
-        method.two.outputs(batch.target, stream="target")
-        assert torch.equal(before, method.two.model.norm1.running_mean) is not moved, policy
+        before = method.streams.model.norm1.running_mean.clone()
+        method.streams.outputs(batch.target, stream="target")
+        assert torch.equal(before, method.streams.model.norm1.running_mean) is not moved, policy
         changed = not torch.equal(before, method.target_model().norm1.running_mean)
         assert changed is (policy != "frozen"), policy

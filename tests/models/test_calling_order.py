@@ -78,7 +78,7 @@ def test_a_method_finds_them_too(pairs) -> None:  # type: ignore[no-untyped-def]
     )
     method = build_method("rpt", model, config, example=X).double()
     assert method.discrepancy.layer == "classifier:input"
-    assert set(method.two.layers) == {"gate", "body.0", "features"}
+    assert set(method.streams.layers) == {"gate", "body.0", "features"}
     trainer = Trainer(method, pairs((6,)), TrainConfig(steps=1, batch_size=4, head=5.0))
     (head,) = [group for group in trainer.optimizer.param_groups if group["name"] == HEAD]
     assert {id(p) for p in head["params"]} == {id(p) for p in model.classifier.parameters()}
@@ -92,20 +92,20 @@ def test_a_bottleneck_comes_before_the_layer_that_is_called_last() -> None:
 
 
 def test_an_adapter_is_loaded_with_the_same_layers_without_an_example(tmp_path: Path) -> None:
-    two = TwoStream(network(), features="features", example=X, left_rank=2, right_rank=2, bias="separate").eval()
+    streams = TwoStream(network(), features="features", example=X, left_rank=2, right_rank=2, bias="separate").eval()
     metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
-    save_pretrained(two, tmp_path / "adapter", metadata=metadata)
+    save_pretrained(streams, tmp_path / "adapter", metadata=metadata)
     again = load(network(), tmp_path / "adapter").eval()
-    assert list(again.layers) == list(two.layers)
-    torch.testing.assert_close(again(X, stream="target"), two(X, stream="target"))
+    assert list(again.layers) == list(streams.layers)
+    torch.testing.assert_close(again(X, stream="target"), streams(X, stream="target"))
 
 
 @pytest.mark.parametrize("features", ["0", "2", "4"])
 def test_where_registration_says_the_same_the_settings_stay_as_they_are(features: str) -> None:
     model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)).double()
-    two = TwoStream(model, features=features, example=X)
-    assert two.config.include == ("*",)
-    assert list(two.layers) == list(TwoStream(model, features=features).layers)
+    streams = TwoStream(model, features=features, example=X)
+    assert streams.config.include == ("*",)
+    assert list(streams.layers) == list(TwoStream(model, features=features).layers)
 
 
 def test_attention_inside_a_block_counts_as_called_with_it() -> None:
@@ -123,5 +123,5 @@ def test_attention_inside_a_block_counts_as_called_with_it() -> None:
             return self.head(self.attention(x, x, x)[0][:, 0])
 
     names = {f"attention.{name}" for name in ("in_proj.q", "in_proj.k", "in_proj.v", "out_proj")}
-    two = TwoStream(Net().double(), features="attention", example=X)
-    assert set(two.layers) == {"first", *names}
+    streams = TwoStream(Net().double(), features="attention", example=X)
+    assert set(streams.layers) == {"first", *names}

@@ -266,15 +266,15 @@ def test_both_streams_go_through_the_rest_in_one_pass(network: type[nn.Module], 
     torch.manual_seed(0)
     x = torch.randn(8, 2, side, side, dtype=torch.float64)
     front, rest = cut_after(network().double(), last, x)
-    two = TwoStream(rest, left_rank=2).train()
+    streams = TwoStream(rest, left_rank=2).train()
     with torch.no_grad():
-        for parameter in two.transforms.parameters():
+        for parameter in streams.transforms.parameters():
             parameter.add_(torch.randn_like(parameter))
     source, target = front(x).chunk(2)
-    at_once = two.both(source, target)
-    assert two.paired is True  # the network has taken pairs
-    torch.testing.assert_close(at_once[0].logits, two(source, stream="source"))
-    torch.testing.assert_close(at_once[1].logits, two(target, stream="target"))
+    at_once = streams.both(source, target)
+    assert streams.paired is True  # the network has taken pairs
+    torch.testing.assert_close(at_once[0].logits, streams(source, stream="source"))
+    torch.testing.assert_close(at_once[1].logits, streams(target, stream="target"))
 
 
 def test_the_digest_is_of_what_the_frozen_part_computes() -> None:

@@ -58,15 +58,15 @@ def test_it_is_part_of_the_network_and_changes_no_name() -> None:
 
 def test_both_streams_the_merged_network_and_the_adapter_have_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    two = TwoStream(standardised(LeNet()), left_rank=3, right_rank=3)
+    streams = TwoStream(standardised(LeNet()), left_rank=3, right_rank=3)
     x, y = images(), images(1)
-    source, target = two.both(x, y)
-    torch.testing.assert_close(source.logits, two(x))
-    torch.testing.assert_close(target.logits, two(y, stream="target"))
-    two.eval()
-    merged = merge_and_unload(two, y)
+    source, target = streams.both(x, y)
+    torch.testing.assert_close(source.logits, streams(x))
+    torch.testing.assert_close(target.logits, streams(y, stream="target"))
+    streams.eval()
+    merged = merge_and_unload(streams, y)
     assert is_standardised(merged)
-    torch.testing.assert_close(merged.eval()(3 * y), two(y, stream="target"), atol=2e-3, rtol=0)
+    torch.testing.assert_close(merged.eval()(3 * y), streams(y, stream="target"), atol=2e-3, rtol=0)
     metadata = AdapterMetadata(
         method="rpt",
         classes=tuple("0123456789"),
@@ -74,11 +74,11 @@ def test_both_streams_the_merged_network_and_the_adapter_have_it(tmp_path: Path)
         standardise=True,
         input=InputSpec(size=28, channels=1, mean=(0.5,), std=(0.5,)),
     )
-    save_pretrained(two, tmp_path / "adapter", metadata=metadata, base="included")
+    save_pretrained(streams, tmp_path / "adapter", metadata=metadata, base="included")
     bare = LeNet()
-    bare.load_state_dict(two.model.state_dict())
+    bare.load_state_dict(streams.model.state_dict())
     loaded = load(bare, tmp_path / "adapter").eval()
-    assert torch.equal(loaded(y, stream="target"), two(y, stream="target"))
+    assert torch.equal(loaded(y, stream="target"), streams(y, stream="target"))
     assert not is_standardised(bare)
     assert is_standardised(build_network(metadata, "here"))
     assert not is_standardised(build_network(metadata.model_copy(update={"standardise": False}), "here"))

@@ -35,30 +35,30 @@ def one_layer(kind: str) -> TwoStream:
     return copy.deepcopy(made(kind))
 
 
-def core(two: TwoStream) -> Tensor:
-    (name,) = two.layers
-    return grouped_core(two.transform(name), *two.source_tensors(name)).core
+def core(streams: TwoStream) -> Tensor:
+    (name,) = streams.layers
+    return grouped_core(streams.transform(name), *streams.source_tensors(name)).core
 
 
 @torch.no_grad()
-def plant(two: TwoStream, rows: int, columns: int, signal: float, noise: float, seed: int) -> None:
+def plant(streams: TwoStream, rows: int, columns: int, signal: float, noise: float, seed: int) -> None:
     """T = noise as at the start, plus entries of size ``signal`` in some of the rows and columns."""
-    (name,) = two.layers
+    (name,) = streams.layers
     generator = torch.Generator().manual_seed(seed)
     wanted = torch.randn(RANK, RANK, generator=generator, dtype=torch.float64) * noise / RANK**0.5
     wanted[:rows, :columns] += signal / RANK**0.5
-    transform, (weight, _) = two.transform(name), two.source_tensors(name)
+    transform, (weight, _) = streams.transform(name), streams.source_tensors(name)
     transform.D.add_(wanted - transform.core(weight))
 
 
 def ranks_along(kind: str, steps: int, weights: Any, *planted: Any) -> list[tuple[int, int]]:
     """The ranks after each of so many proximal steps."""
-    two = one_layer(kind)
-    plant(two, *planted)
+    streams = one_layer(kind)
+    plant(streams, *planted)
     found = []
     for _ in range(steps):
-        shrink(two, RankConfig(step=3e-3, group_weights=weights))
-        found += list(two.ranks().values())
+        shrink(streams, RankConfig(step=3e-3, group_weights=weights))
+        found += list(streams.ranks().values())
     return found
 
 
@@ -102,23 +102,23 @@ def test_the_weights_are_what_a_group_has_at_the_start(rows: int, columns: int, 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_at_the_start_columns_have_the_size_that_is_compared_with(kind: str) -> None:
-    two = one_layer(kind)
-    (name,) = two.layers
-    assert two.start_size(name) * RANK**0.5 == pytest.approx(float(core(two).norm(dim=0).mean()))
+    streams = one_layer(kind)
+    (name,) = streams.layers
+    assert streams.start_size(name) * RANK**0.5 == pytest.approx(float(core(streams).norm(dim=0).mean()))
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_the_shrunk_core_is_reached_whatever_the_layers_weights(kind: str) -> None:
     """A1 and A2 alone realise only a part of the move, and the smaller the layer's weights the less."""
-    two = one_layer(kind)
-    plant(two, 4, 4, 20.0, 0.5, 1)
-    before = core(two).detach().clone()
+    streams = one_layer(kind)
+    plant(streams, 4, 4, 20.0, 0.5, 1)
+    before = core(streams).detach().clone()
     column_weight, row_weight = group_weights(
-        "equal", GroupedCore(before, 1, 1, two.start_size(next(iter(two.layers))))
+        "equal", GroupedCore(before, 1, 1, streams.start_size(next(iter(streams.layers))))
     )
     from residapt.rank import two_step_prox
 
     t = 1e-3
     shrunk = two_step_prox(before, column_threshold=t * column_weight, row_threshold=t * row_weight)
-    shrink(two, RankConfig(step=t, group_weights="equal"))
-    torch.testing.assert_close(core(two), shrunk)
+    shrink(streams, RankConfig(step=t, group_weights="equal"))
+    torch.testing.assert_close(core(streams), shrunk)

@@ -61,13 +61,13 @@ def test_without_columns_the_left_factor_stays() -> None:
 def test_a_proximal_step_refits_both_blocks(bias: bool, left: int, right: int, seed: int) -> None:
     """Appendix A with the block-diagonal A2, written down densely: Theta = [W b], A2 = blkdiag(A2_w, A2_b)."""
     layer = torch.nn.Linear(5, 4, bias=bias).double()
-    two = TwoStream(layer, left_rank=left, right_rank=right, seed=seed)
-    transform = two.transform("model")
+    streams = TwoStream(layer, left_rank=left, right_rank=right, seed=seed)
+    transform = streams.transform("model")
     with torch.no_grad():
         for parameter in transform.parameters():
             parameter.add_(0.3 * draw(*parameter.shape, seed=seed))
     before = {name: parameter.detach().clone() for name, parameter in transform.named_parameters()}
-    weight, b = two.source_tensors("model")
+    weight, b = streams.source_tensors("model")
     theta = weight if b is None else torch.cat([weight, b[:, None]], 1)
     A2 = before["A2"] if b is None else torch.block_diag(before["A2"], before["bias_A2"])
     D = before["D"] if b is None else torch.cat([before["D"], before["bias_D"]], 1)
@@ -81,7 +81,7 @@ def test_a_proximal_step_refits_both_blocks(bias: bool, left: int, right: int, s
     K = expected_A1.T @ theta
     columns = slice(0, right)
     expected_A2 = stacked_right(before["A2"], K[:, :5], (T - D)[:, columns])
-    assert shrink(two, RankConfig(step=t)) == []
+    assert shrink(streams, RankConfig(step=t)) == []
     torch.testing.assert_close(transform.A1.detach(), expected_A1.detach(), rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(transform.A2.detach(), expected_A2.detach(), rtol=1e-9, atol=1e-10)
     if bias:

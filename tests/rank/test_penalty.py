@@ -54,8 +54,8 @@ def test_back_propagated_penalty_covers_weights_and_biases(nets: Callable[..., A
     method = build_method("rpt", model, config, example=x).double()
     batch = Batches(pairs((6,)), size=4, seed=0).batch(0)
     expected = 0.0
-    for name in method.two.layers:
-        transform, (weight, bias) = method.two.transform(name), method.two.source_tensors(name)
+    for name in method.streams.layers:
+        transform, (weight, bias) = method.streams.transform(name), method.streams.source_tensors(name)
         core = torch.cat([transform.core(weight), transform.bias_core(bias)], 1)
         expected += slow_penalty(core.tolist(), transform.inputs**0.5, transform.outputs**0.5)
     assert method.losses(batch, 1.0).parts["rank"].item() == pytest.approx(expected)

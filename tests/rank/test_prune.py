@@ -35,11 +35,11 @@ def zero_groups(transform: ResidualTransform, rows: Tensor, columns: Tensor, bia
 
 def linear_two(left: int = 4, right: int = 3, bias_rank: int = 2) -> TwoStream:
     torch.manual_seed(0)
-    two = TwoStream(nn.Linear(5, 6).double(), left_rank=left, right_rank=right, bias_rank=bias_rank)
+    streams = TwoStream(nn.Linear(5, 6).double(), left_rank=left, right_rank=right, bias_rank=bias_rank)
     with torch.no_grad():
-        for parameter in two.transforms.parameters():
+        for parameter in streams.transforms.parameters():
             parameter.add_(torch.randn_like(parameter))
-    return two
+    return streams
 
 
 @given(
@@ -51,15 +51,15 @@ def test_removing_zero_rows_and_columns_changes_nothing(
     rows: list[bool], columns: list[bool], bias_columns: list[bool]
 ) -> None:
     """Any subset, also none and all: target weights, biases and energy stay."""
-    two = linear_two()
-    transform = two.transform("model")
+    streams = linear_two()
+    transform = streams.transform("model")
     keep = mask(*rows), mask(*columns), mask(*bias_columns)
     zero_groups(transform, *keep)
-    before, energy = two.target_state(), two.energy()
+    before, energy = streams.target_state(), streams.energy()
     prune_transform(transform, *keep, None)
-    after, left = two.target_state(), two.energy()
+    after, left = streams.target_state(), streams.energy()
     assert energy is not None
-    for name, tensor in two.model.named_parameters():
+    for name, tensor in streams.model.named_parameters():
         torch.testing.assert_close(after.get(name, tensor), before[name])
     torch.testing.assert_close(energy, torch.zeros_like(energy) if left is None else left)
     if transform.alive:
@@ -71,24 +71,24 @@ def test_removing_zero_rows_and_columns_changes_nothing(
 
 def test_without_rows_or_without_columns_the_layer_is_shared() -> None:
     for keep in ((mask(0, 0, 0, 0), mask(1, 1, 1), mask(1, 1)), (mask(1, 1, 1, 1), mask(0, 0, 0), mask(0, 0))):
-        two = linear_two()
-        prune_transform(two.transform("model"), *keep, None)
-        assert two.ranks() == {"model": (0, 0)}
-        assert two.transform("model").bias_rank == 0
-        assert two.energy() is None
+        streams = linear_two()
+        prune_transform(streams.transform("model"), *keep, None)
+        assert streams.ranks() == {"model": (0, 0)}
+        assert streams.transform("model").bias_rank == 0
+        assert streams.energy() is None
 
 
-def step(two: TwoStream, optimizer: Optimizer, seed: int) -> None:
+def step(streams: TwoStream, optimizer: Optimizer, seed: int) -> None:
     x = torch.randn(7, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     optimizer.zero_grad()
-    (1e-3 * two(x, stream="target").square().sum()).backward()
+    (1e-3 * streams(x, stream="target").square().sum()).backward()
     optimizer.step()
 
 
-def optimizers(two: TwoStream) -> dict[str, Callable[[], Optimizer]]:
+def optimizers(streams: TwoStream) -> dict[str, Callable[[], Optimizer]]:
     groups = [
-        {"params": list(two.model.parameters()), "lr": 1e-3},
-        {"params": list(two.transforms.parameters()), "lr": 1e-2},
+        {"params": list(streams.model.parameters()), "lr": 1e-3},
+        {"params": list(streams.transforms.parameters()), "lr": 1e-2},
     ]
     return {
         "adam": lambda: torch.optim.Adam(groups),
@@ -111,11 +111,11 @@ def selected(name: str, tensor: Tensor, rows: Tensor, columns: Tensor, bias_colu
 @pytest.mark.parametrize("kind", ["adam", "adam_fused", "amsgrad", "sgd", "sgd_plain", "rmsprop", "adadelta"])
 def test_the_optimisers_state_of_what_is_kept_stays_and_is_used(kind: str) -> None:
     """Moments of kept entries are bit-identical, step counts stay, nothing of the old parameters stays behind."""
-    two = linear_two()
-    transform = two.transform("model")
-    optimizer = optimizers(two)[kind]()
+    streams = linear_two()
+    transform = streams.transform("model")
+    optimizer = optimizers(streams)[kind]()
     for seed in range(3):
-        step(two, optimizer, seed)
+        step(streams, optimizer, seed)
     keep = mask(1, 0, 1, 1), mask(0, 1, 1), mask(1, 0)
     old = {name: transform.get_parameter(name) for name in FACTORS}
     before = {name: dict(optimizer.state[parameter]) for name, parameter in old.items()}
@@ -132,10 +132,10 @@ def test_the_optimisers_state_of_what_is_kept_stays_and_is_used(kind: str) -> No
             found = optimizer.state[new][key]
             assert torch.equal(found, wanted) if isinstance(wanted, Tensor) else found == wanted
     listed = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    assert {id(parameter) for parameter in listed} == {id(parameter) for parameter in two.parameters()}
+    assert {id(parameter) for parameter in listed} == {id(parameter) for parameter in streams.parameters()}
     assert not any(parameter in optimizer.state for parameter in old.values())
     before_step = {name: transform.get_parameter(name).detach().clone() for name in FACTORS}
-    step(two, optimizer, 3)
+    step(streams, optimizer, 3)
     for name in FACTORS:
         assert not torch.equal(transform.get_parameter(name), before_step[name]), name
 
@@ -145,15 +145,15 @@ def test_training_after_a_prune_equals_training_with_zeroed_groups(kind: str) ->
     """The strongest form: prune, or keep the same rows and columns at zero by hand; both go the same way."""
     keep = mask(1, 0, 1, 1), mask(0, 1, 1), mask(1, 0)
     pruned, masked = linear_two(), linear_two()
-    made = {id(two): optimizers(two)[kind]() for two in (pruned, masked)}
-    for two in (pruned, masked):
+    made = {id(streams): optimizers(streams)[kind]() for streams in (pruned, masked)}
+    for streams in (pruned, masked):
         for seed in range(2):
-            step(two, made[id(two)], seed)
-        zero_groups(two.transform("model"), *keep)
+            step(streams, made[id(streams)], seed)
+        zero_groups(streams.transform("model"), *keep)
     prune_transform(pruned.transform("model"), *keep, made[id(pruned)])
     for seed in range(2, 5):
-        for two in (pruned, masked):
-            step(two, made[id(two)], seed)
+        for streams in (pruned, masked):
+            step(streams, made[id(streams)], seed)
         zero_groups(masked.transform("model"), *keep)
     for name in FACTORS:
         expected = selected(name, masked.transform("model").get_parameter(name).detach(), *keep)
@@ -169,9 +169,9 @@ def test_a_frozen_parameter_stays_frozen() -> None:
 
 
 def test_the_optimiser_keeps_the_order_of_its_parameters() -> None:
-    two = linear_two()
-    optimizer = torch.optim.Adam(list(two.parameters()))
-    names: list[Any] = [name for name, _ in two.named_parameters()]
-    prune_transform(two.transform("model"), mask(1, 0, 1, 1), mask(0, 1, 1), mask(1, 1), optimizer)
-    current = {id(parameter): name for name, parameter in two.named_parameters()}
+    streams = linear_two()
+    optimizer = torch.optim.Adam(list(streams.parameters()))
+    names: list[Any] = [name for name, _ in streams.named_parameters()]
+    prune_transform(streams.transform("model"), mask(1, 0, 1, 1), mask(0, 1, 1), mask(1, 1), optimizer)
+    current = {id(parameter): name for name, parameter in streams.named_parameters()}
     assert [current[id(parameter)] for parameter in optimizer.param_groups[0]["params"]] == names

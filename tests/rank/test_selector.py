@@ -20,10 +20,10 @@ def linear_two(left: int = 6, right: int = 5, *, bias: bool = True, **settings: 
     return TwoStream(nn.Linear(7, 4, bias=bias).double(), left_rank=left, right_rank=right, **settings)
 
 
-def spread(two: TwoStream) -> None:
+def spread(streams: TwoStream) -> None:
     """Give rows and columns of T very different sizes, so that only some of them are shrunk away."""
     with torch.no_grad():
-        transform = two.transform("model")
+        transform = streams.transform("model")
         transform.A1.mul_(torch.logspace(-3, 0, transform.ranks[0]))
         transform.A2.mul_(torch.logspace(0, -3, transform.ranks[1]))
 
@@ -31,28 +31,28 @@ def spread(two: TwoStream) -> None:
 @pytest.mark.parametrize("prox", ["two-step", "split", "exact"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_faint_rows_and_columns_go_and_strong_ones_stay(prox: Any, bias: bool) -> None:
-    two = linear_two(bias=bias)
-    spread(two)
+    streams = linear_two(bias=bias)
+    spread(streams)
     config = RankConfig(step=1e-3, prox=prox)
-    (change,) = shrink(two, config)
+    (change,) = shrink(streams, config)
     assert change.layer == "model"
     assert change.before == (6, 5)
-    assert change.after == two.ranks()["model"]
+    assert change.after == streams.ranks()["model"]
     assert 0 < change.after[0] < 6
     assert 0 < change.after[1] < 5
 
 
 def test_rows_and_columns_are_removed_by_the_norms_of_the_shrunk_core() -> None:
     """Method notes 2.7: the refit realises only a part of the move, so T computed anew would hide the zeros."""
-    two = linear_two()
-    spread(two)
-    transform = two.transform("model")
-    weight, bias = two.source_tensors("model")
+    streams = linear_two()
+    spread(streams)
+    transform = streams.transform("model")
+    weight, bias = streams.source_tensors("model")
     core = grouped_core(transform, weight, bias).core.detach()
     # N = 8 counts the bias column, C = 4.
     shrunk = two_step_prox(core, column_threshold=1e-2 * 8**0.5, row_threshold=1e-2 * 2.0)
     before = copy.deepcopy(transform)
-    shrink(two, RankConfig(step=1e-2))
+    shrink(streams, RankConfig(step=1e-2))
     rows, columns = shrunk.norm(dim=1) > 0, shrunk.norm(dim=0) > 0
     assert transform.ranks == (int(rows.sum()), int(columns[:5].sum()))
     assert torch.equal(transform.B1, before.B1[:, rows])
@@ -64,47 +64,47 @@ def test_rows_and_columns_are_removed_by_the_norms_of_the_shrunk_core() -> None:
 
 @given(left=st.integers(0, 4), right=st.integers(0, 4), step=st.floats(1e-4, 1.0), seed=st.integers(0, 99))
 def test_ranks_never_rise_and_the_stream_stays_finite(left: int, right: int, step: float, seed: int) -> None:
-    two = linear_two(left, right, seed=seed)
+    streams = linear_two(left, right, seed=seed)
     x = torch.randn(3, 7, dtype=torch.float64)
-    before = two.ranks()["model"]
+    before = streams.ranks()["model"]
     for _ in range(3):
-        shrink(two, RankConfig(step=step))
-        after = two.ranks()["model"]
+        shrink(streams, RankConfig(step=step))
+        after = streams.ranks()["model"]
         assert after[0] <= before[0]
         assert after[1] <= before[1]
-        assert bool(torch.isfinite(two(x, stream="target")).all())
+        assert bool(torch.isfinite(streams(x, stream="target")).all())
         before = after
 
 
 def test_a_large_step_shares_every_layer(nets: Callable[..., Any]) -> None:
     model, x = nets("lenet")
-    two = TwoStream(model, left_rank=4, right_rank=4)
-    changes = shrink(two, RankConfig(step=10.0))
-    assert changes == [RankChange(name, (4, 4), (0, 0)) for name in two.layers]
-    assert two.energy() is None
-    assert torch.equal(two(x, stream="target"), two(x, stream="source"))
-    assert shrink(two, RankConfig(step=10.0)) == []
+    streams = TwoStream(model, left_rank=4, right_rank=4)
+    changes = shrink(streams, RankConfig(step=10.0))
+    assert changes == [RankChange(name, (4, 4), (0, 0)) for name in streams.layers]
+    assert streams.energy() is None
+    assert torch.equal(streams(x, stream="target"), streams(x, stream="source"))
+    assert shrink(streams, RankConfig(step=10.0)) == []
 
 
 def test_the_bias_column_may_die_alone_and_live_alone() -> None:
-    two = linear_two()
-    transform = two.transform("model")
+    streams = linear_two()
+    transform = streams.transform("model")
     with torch.no_grad():
         transform.bias_A2.zero_()
-    shrink(two, RankConfig(step=1e-4))
+    shrink(streams, RankConfig(step=1e-4))
     assert transform.bias_rank == 0
     assert transform.ranks[1] == 5
-    two = linear_two()
-    transform = two.transform("model")
+    streams = linear_two()
+    transform = streams.transform("model")
     with torch.no_grad():
         transform.A2.zero_()
-    shrink(two, RankConfig(step=1e-4))
+    shrink(streams, RankConfig(step=1e-4))
     assert transform.bias_rank == 1
     assert transform.ranks[1] == 0
     assert transform.alive
-    weight, bias = two.source_tensors("model")
-    assert torch.equal(two.target_state()["weight"], weight)
-    assert not torch.equal(two.target_state()["bias"], bias)
+    weight, bias = streams.source_tensors("model")
+    assert torch.equal(streams.target_state()["weight"], weight)
+    assert not torch.equal(streams.target_state()["bias"], bias)
 
 
 def test_the_printed_weights_prune_wide_layers_first() -> None:
@@ -113,45 +113,45 @@ def test_the_printed_weights_prune_wide_layers_first() -> None:
     model = nn.Sequential(nn.Linear(200, 100), nn.Linear(100, 2)).double()
 
     def ranks(kind: Any, step: float) -> dict[str, tuple[int, int]]:
-        two = TwoStream(copy.deepcopy(model), left_rank=4, right_rank=4)
-        shrink(two, RankConfig(step=step, group_weights=kind))
-        return two.ranks()
+        streams = TwoStream(copy.deepcopy(model), left_rank=4, right_rank=4)
+        shrink(streams, RankConfig(step=step, group_weights=kind))
+        return streams.ranks()
 
     assert ranks("layer", 0.04) == {"0": (0, 0), "1": (4, 4)}
     assert ranks("group", 0.04) == {"0": (4, 4), "1": (4, 4)}
 
 
 def test_repeated_steps_shrink_to_nothing() -> None:
-    two = linear_two()
+    streams = linear_two()
     sums = []
     for _ in range(60):
-        shrink(two, RankConfig(step=2e-2))
-        sums.append(sum(two.ranks()["model"]))
+        shrink(streams, RankConfig(step=2e-2))
+        sums.append(sum(streams.ranks()["model"]))
     assert sums == sorted(sums, reverse=True)
     assert sums[-1] == 0
 
 
 def test_nothing_is_replaced_when_nothing_is_pruned() -> None:
-    two = linear_two()
-    factors = dict(two.transforms.named_parameters())
-    assert shrink(two, RankConfig(step=1e-5)) == []
-    assert all(parameter is factors[name] for name, parameter in two.transforms.named_parameters())
+    streams = linear_two()
+    factors = dict(streams.transforms.named_parameters())
+    assert shrink(streams, RankConfig(step=1e-5)) == []
+    assert all(parameter is factors[name] for name, parameter in streams.transforms.named_parameters())
 
 
 def test_the_vector_form_is_left_alone() -> None:
-    two = linear_two(form="vector", left=2)
-    assert shrink(two, RankConfig(step=10.0)) == []
-    assert two.ranks() == {"model": (2, 2)}
+    streams = linear_two(form="vector", left=2)
+    assert shrink(streams, RankConfig(step=10.0)) == []
+    assert streams.ranks() == {"model": (2, 2)}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_transform_that_is_not_finite_is_named(value: float) -> None:
     """NaN compares false with everything; without a check the layer would be pruned away in silence."""
-    two = linear_two()
+    streams = linear_two()
     with torch.no_grad():
-        two.transform("model").D[0, 0] = value
+        streams.transform("model").D[0, 0] = value
     with pytest.raises(TrainingError, match=r"layer 'model'.*NaN or infinity.*train\.transform\.lr"):
-        shrink(two, RankConfig())
+        shrink(streams, RankConfig())
 
 
 def test_when_a_proximal_step_is_due() -> None:

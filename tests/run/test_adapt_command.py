@@ -106,12 +106,12 @@ def test_model_adapter_and_prediction_agree(finished: Run, digits: Path) -> None
     """model.safetensors, and the adapter on a network of the same kind, give the same logits for the same files."""
     deployed = load_run(finished.path)
     network = build_model("lenet", num_classes=10, in_channels=1)
-    two = load(network, finished.path / "adapter").eval()
+    streams = load(network, finished.path / "adapter").eval()
     paths = list_images(digits / "scored")[:20]
     pixels = torch.stack([decode_image(path, size=28, channels=1) for path in paths])
     logits = deployed.logits(pixels)
     with torch.no_grad():
-        assert (two((pixels.float() / 255 - 0.5) / 0.5, stream="target") - logits).abs().max() < 1e-4
+        assert (streams((pixels.float() / 255 - 0.5) / 0.5, stream="target") - logits).abs().max() < 1e-4
     assert deployed.classes[0] == "digit 0"
 
 

@@ -37,29 +37,29 @@ NETS = ["mlp", "lenet", "resnet", "conv1d", "transformer", "tied"]
 
 def trained(net: Any, **settings: Any) -> TwoStream:
     """A two-stream model whose transforms, and statistics where there are any, have moved."""
-    two = TwoStream(net.model, **{"left_rank": 3, "right_rank": 2, **settings}).double().train()
+    streams = TwoStream(net.model, **{"left_rank": 3, "right_rank": 2, **settings}).double().train()
     for stream in ("source", "target"):
-        two(net.x + (stream == "target"), stream=stream)
+        streams(net.x + (stream == "target"), stream=stream)
     with torch.no_grad():
         generator = torch.Generator().manual_seed(1)
-        for parameter in two.transforms.parameters():
+        for parameter in streams.transforms.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return two.eval()
+    return streams.eval()
 
 
-def prune(two: TwoStream, name: str, rows: list[bool], columns: list[bool]) -> None:
-    bias = torch.ones(1, dtype=torch.bool) if two.transform(name).has_bias else None
-    prune_transform(two.transform(name), torch.tensor(rows), torch.tensor(columns), bias, None)
+def prune(streams: TwoStream, name: str, rows: list[bool], columns: list[bool]) -> None:
+    bias = torch.ones(1, dtype=torch.bool) if streams.transform(name).has_bias else None
+    prune_transform(streams.transform(name), torch.tensor(rows), torch.tensor(columns), bias, None)
 
 
-def streams(two: TwoStream, x: Tensor) -> tuple[Tensor, Tensor]:
-    two.eval()
+def both_outputs(streams: TwoStream, x: Tensor) -> tuple[Tensor, Tensor]:
+    streams.eval()
     with torch.no_grad():
-        return two(x, stream="source"), two(x, stream="target")
+        return streams(x, stream="source"), streams(x, stream="target")
 
 
 def assert_same_streams(first: TwoStream, second: TwoStream, x: Tensor) -> None:
-    for ours, theirs in zip(streams(first, x), streams(second, x), strict=True):
+    for ours, theirs in zip(both_outputs(first, x), both_outputs(second, x), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -67,11 +67,11 @@ def assert_same_streams(first: TwoStream, second: TwoStream, x: Tensor) -> None:
 @pytest.mark.parametrize("base", ["reference", "included"])
 def test_both_streams_come_back_bit_by_bit(nets: Nets, tmp_path: Path, name: str, base: Any) -> None:
     net = nets(name)
-    two = trained(net)
-    save_pretrained(two, tmp_path / "a", metadata=METADATA, base=base)
+    streams = trained(net)
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA, base=base)
     # With the base included any network of that shape will do; a reference needs the very weights.
-    body = nets(name, seed=7).model if base == "included" else copy.deepcopy(two.model)
-    assert_same_streams(load(body, tmp_path / "a"), two, net.x)
+    body = nets(name, seed=7).model if base == "included" else copy.deepcopy(streams.model)
+    assert_same_streams(load(body, tmp_path / "a"), streams, net.x)
 
 
 @pytest.mark.parametrize(
@@ -88,26 +88,26 @@ def test_both_streams_come_back_bit_by_bit(nets: Nets, tmp_path: Path, name: str
 )
 def test_every_setting_comes_back(nets: Nets, tmp_path: Path, settings: dict[str, Any]) -> None:
     net = nets("resnet")
-    two = trained(net, **settings)
-    save_pretrained(two, tmp_path / "a", metadata=METADATA)
-    again = load(two.model, tmp_path / "a")
-    assert again.config == two.config
-    assert again.ranks() == two.ranks()
-    assert_same_streams(again, two, net.x)
+    streams = trained(net, **settings)
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA)
+    again = load(streams.model, tmp_path / "a")
+    assert again.config == streams.config
+    assert again.ranks() == streams.ranks()
+    assert_same_streams(again, streams, net.x)
 
 
 def test_pruned_shapes_come_back_and_make_the_file_small(nets: Nets, tmp_path: Path) -> None:
     net = nets("lenet")
-    two = trained(net)
-    save_pretrained(two, tmp_path / "full", metadata=METADATA)
-    prune(two, "conv1", [True, False, True], [False, True])
-    prune(two, "full3", [False] * 3, [False] * 2)
-    save_pretrained(two, tmp_path / "pruned", metadata=METADATA)
+    streams = trained(net)
+    save_pretrained(streams, tmp_path / "full", metadata=METADATA)
+    prune(streams, "conv1", [True, False, True], [False, True])
+    prune(streams, "full3", [False] * 3, [False] * 2)
+    save_pretrained(streams, tmp_path / "pruned", metadata=METADATA)
     again = load(net.model, tmp_path / "pruned")
-    assert again.ranks() == two.ranks()
+    assert again.ranks() == streams.ranks()
     assert again.ranks()["conv1"] == (2, 1)
     assert again.ranks()["full3"] == (0, 0)
-    assert_same_streams(again, two, net.x)
+    assert_same_streams(again, streams, net.x)
     records = {layer.name: layer for layer in read_config(tmp_path / "pruned").layers}
     assert (records["conv1"].before, records["conv1"].ranks) == ((3, 2), (2, 1))
     assert records["full3"].parameters == 0
@@ -117,28 +117,28 @@ def test_pruned_shapes_come_back_and_make_the_file_small(nets: Nets, tmp_path: P
 
 def test_statistics_of_both_streams_are_in_the_file(nets: Nets, tmp_path: Path) -> None:
     net = nets("resnet")
-    two = trained(net)
-    save_pretrained(two, tmp_path / "a", metadata=METADATA)
+    streams = trained(net)
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA)
     # The network as it was before training: its weights are the base's, its statistics are not.
     untouched = nets("resnet").model
-    assert not torch.equal(untouched.bn1.running_mean, two.model.bn1.running_mean)
+    assert not torch.equal(untouched.bn1.running_mean, streams.model.bn1.running_mean)
     again = load(untouched, tmp_path / "a")
-    for name, buffer in two.statistics.named().items():
+    for name, buffer in streams.statistics.named().items():
         assert torch.equal(again.statistics.named()[name], buffer), name
-    assert torch.equal(again.model.bn1.running_mean, two.model.bn1.running_mean)
-    assert_same_streams(again, two, net.x)
+    assert torch.equal(again.model.bn1.running_mean, streams.model.bn1.running_mean)
+    assert_same_streams(again, streams, net.x)
 
 
 def test_included_base_carries_only_what_has_changed(nets: Nets, tmp_path: Path) -> None:
     net = nets("lenet")
     original, base = base_hashes(net.model), copy.deepcopy(net.model)
-    two = trained(net)
+    streams = trained(net)
     with torch.no_grad():
         net.model.conv2.weight.mul_(1.5)
-    save_pretrained(two, tmp_path / "a", metadata=METADATA, base="included", original=original)
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA, base="included", original=original)
     assert read_config(tmp_path / "a").carried == ("conv2.weight",)
     again = load(base, tmp_path / "a")
-    assert_same_streams(again, two, net.x)
+    assert_same_streams(again, streams, net.x)
     assert again.model.conv1.weight is base.conv1.weight
     other = copy.deepcopy(base)
     with torch.no_grad():
@@ -160,23 +160,23 @@ def test_one_base_many_domains(nets: Nets, tmp_path: Path) -> None:
     before = base_hashes(base)
     expected = {}
     for domain in ("day", "night"):
-        two = trained(nets("resnet"), seed=len(domain))
-        save_pretrained(two, tmp_path / domain, metadata=METADATA)
-        expected[domain] = streams(two, net.x)[1]
+        streams = trained(nets("resnet"), seed=len(domain))
+        save_pretrained(streams, tmp_path / domain, metadata=METADATA)
+        expected[domain] = both_outputs(streams, net.x)[1]
     loaded = {domain: load(base, tmp_path / domain) for domain in expected}
     for domain in ("day", "night", "day"):
-        assert torch.equal(streams(loaded[domain], net.x)[1], expected[domain])
+        assert torch.equal(both_outputs(loaded[domain], net.x)[1], expected[domain])
     assert not torch.equal(expected["day"], expected["night"])
     assert base_hashes(base) == before
-    for two in loaded.values():
-        assert all(a is b for a, b in zip(two.model.parameters(), base.parameters(), strict=True))
+    for streams in loaded.values():
+        assert all(a is b for a, b in zip(streams.model.parameters(), base.parameters(), strict=True))
 
 
 def test_training_one_domain_leaves_the_other_alone(nets: Nets, tmp_path: Path) -> None:
     net = nets("resnet")
     save_pretrained(trained(nets("resnet")), tmp_path / "a", metadata=METADATA)
     first, second = load(net.model, tmp_path / "a"), load(net.model, tmp_path / "a")
-    expected = streams(second, net.x)
+    expected = both_outputs(second, net.x)
     first.train()
     before = first.transform("conv1").B1.detach().clone()
     first(net.x, stream="source")
@@ -186,7 +186,7 @@ def test_training_one_domain_leaves_the_other_alone(nets: Nets, tmp_path: Path) 
             assert parameter.grad is not None
             parameter.sub_(0.1 * parameter.grad)
     assert not torch.equal(first.transform("conv1").B1, before)
-    for ours, theirs in zip(streams(second, net.x), expected, strict=True):
+    for ours, theirs in zip(both_outputs(second, net.x), expected, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -410,19 +410,19 @@ def test_any_changed_byte_is_refused_or_harmless(
 def test_saving_again_replaces_the_adapter(nets: Nets, tmp_path: Path) -> None:
     net = nets("mlp")
     for seed in (1, 2):
-        two = trained(net, seed=seed)
-        save_pretrained(two, tmp_path / "a", metadata=METADATA, overwrite=True)
+        streams = trained(net, seed=seed)
+        save_pretrained(streams, tmp_path / "a", metadata=METADATA, overwrite=True)
     with pytest.raises(ConfigError):
         save_pretrained(trained(net, seed=3), tmp_path / "a", metadata=METADATA)
-    assert_same_streams(load(net.model, tmp_path / "a"), two, net.x)
+    assert_same_streams(load(net.model, tmp_path / "a"), streams, net.x)
     assert sorted(os.listdir(tmp_path)) == ["a"]
     assert sorted(os.listdir(tmp_path / "a")) == ["README.md", "adapter_config.json", "adapter_model.safetensors"]
 
 
 def test_failed_saving_leaves_the_old_adapter(nets: Nets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = nets("mlp")
-    two = trained(net)
-    save_pretrained(two, tmp_path / "a", metadata=METADATA)
+    streams = trained(net)
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -430,7 +430,7 @@ def test_failed_saving_leaves_the_old_adapter(nets: Nets, tmp_path: Path, monkey
     monkeypatch.setattr("residapt.storage.atomic.os.replace", full)
     with pytest.raises(ConfigError, match="No space left on device"):
         save_pretrained(trained(net, seed=5), tmp_path / "a", metadata=METADATA, overwrite=True)
-    assert_same_streams(load(net.model, tmp_path / "a"), two, net.x)
+    assert_same_streams(load(net.model, tmp_path / "a"), streams, net.x)
     assert sorted(os.listdir(tmp_path)) == ["a"]
 
 
@@ -462,9 +462,9 @@ def test_streams_without_transforms_have_no_adapter(nets: Nets, tmp_path: Path) 
 def test_shared_weights_with_statistics_of_their_own(nets: Nets, tmp_path: Path) -> None:
     """Methods without transforms (DANN and the like) have an adapter too: the target's statistics."""
     net = nets("resnet")
-    two = trained(net, include=())
-    save_pretrained(two, tmp_path / "a", metadata=METADATA)
-    assert_same_streams(load(net.model, tmp_path / "a"), two, net.x)
+    streams = trained(net, include=())
+    save_pretrained(streams, tmp_path / "a", metadata=METADATA)
+    assert_same_streams(load(net.model, tmp_path / "a"), streams, net.x)
     assert "No layer is transformed" in (tmp_path / "a" / "README.md").read_text()
 
 
@@ -483,7 +483,7 @@ def test_card_tells_what_is_needed_and_escapes_names(nets: Nets, tmp_path: Path)
 def test_merged_network_equals_the_loaded_stream(nets: Nets, tmp_path: Path) -> None:
     net = nets("resnet")
     save_pretrained(trained(net), tmp_path / "a", metadata=METADATA)
-    two = load(net.model, tmp_path / "a").eval()
-    merged = two.merge_and_unload(net.x)
+    streams = load(net.model, tmp_path / "a").eval()
+    merged = streams.merge_and_unload(net.x)
     assert type(merged) is type(net.model)
-    torch.testing.assert_close(merged.eval()(net.x), two(net.x, stream="target"), rtol=0, atol=1e-12)
+    torch.testing.assert_close(merged.eval()(net.x), streams(net.x, stream="target"), rtol=0, atol=1e-12)

@@ -54,25 +54,25 @@ def logits_of(result: Any) -> Tensor:
 @pytest.mark.parametrize("name", cases())
 def test_the_whole_way(name: str, tmp_path: Path) -> None:
     method, batch, chosen = made(name)
-    two = method.two
-    assert set(chosen.layers) <= set(two.layers)
+    streams = method.streams
+    assert set(chosen.layers) <= set(streams.layers)
     optimizer = build_optimizer(method.groups(), TrainConfig())
     _step(method, batch, optimizer)
     _check_gradients(method)
     # Larger steps until a rank falls: how large depends on the sizes of the layers.
-    assert any(shrink(two, RankConfig(step=0.01 * 1.5**number), optimizer) for number in range(12))
-    assert any(min(ranks) > 0 for ranks in two.ranks().values())
+    assert any(shrink(streams, RankConfig(step=0.01 * 1.5**number), optimizer) for number in range(12))
+    assert any(min(ranks) > 0 for ranks in streams.ranks().values())
     _step(method, batch, optimizer)
     method.eval()
-    plain = two.merge_and_unload(batch.target).eval()
+    plain = streams.merge_and_unload(batch.target).eval()
     with torch.no_grad():
-        live, source = two(batch.target, stream="target"), two(batch.target, stream="source")
+        live, source = streams(batch.target, stream="target"), streams(batch.target, stream="source")
         torch.testing.assert_close(logits_of(plain(batch.target)), live, rtol=1e-4, atol=1e-4)
         assert not torch.allclose(live, source, atol=1e-6), "the streams differ, or nothing was tested"
-        base = copy.deepcopy(two.model)
-        save_pretrained(two, tmp_path / "adapter", metadata=METADATA)
+        base = copy.deepcopy(streams.model)
+        save_pretrained(streams, tmp_path / "adapter", metadata=METADATA)
         loaded = load(base, tmp_path / "adapter").eval()
-        assert loaded.ranks() == two.ranks()
+        assert loaded.ranks() == streams.ranks()
         assert torch.equal(loaded(batch.target, stream="target"), live)
         assert torch.equal(loaded(batch.target, stream="source"), source)
 
@@ -88,8 +88,8 @@ def _step(method: Method, batch: Batch, optimizer: torch.optim.Optimizer) -> Non
 
 def _check_gradients(method: Method) -> None:
     """Every transform has gradients; the stream loss alone would give them to D, so B2's must be finite as well."""
-    for name in method.two.layers:
-        transform = method.two.transform(name)
+    for name in method.streams.layers:
+        transform = method.streams.transform(name)
         for parameter in transform.parameters():
             assert parameter.grad is not None, name
             assert bool(torch.isfinite(parameter.grad).all()), name
@@ -104,10 +104,10 @@ def test_at_least_twenty_five_run_by_default() -> None:
 def test_target_attention_has_gradients_of_its_own(name: str) -> None:
     """The gradient of the target's logits reaches the projections' transforms, not only by way of the stream loss."""
     method, batch, _ = made(name)
-    two = method.two.eval().requires_grad_(True)
-    two(batch.target, stream="target").square().sum().backward()  # type: ignore[no-untyped-call]
-    projections = [layer for layer in two.layers if any(word in layer for word in ("in_proj", "qkv", "attention"))]
+    streams = method.streams.eval().requires_grad_(True)
+    streams(batch.target, stream="target").square().sum().backward()  # type: ignore[no-untyped-call]
+    projections = [layer for layer in streams.layers if any(word in layer for word in ("in_proj", "qkv", "attention"))]
     assert len(projections) >= 4
     for layer in projections:
         # Softmax does not see the bias of the keys, so that only weights are asked.
-        assert bool(two.transform(layer).D.grad.abs().sum() > 0), layer
+        assert bool(streams.transform(layer).D.grad.abs().sum() > 0), layer

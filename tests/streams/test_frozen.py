@@ -21,13 +21,13 @@ RANKS = {"left_rank": 2, "right_rank": 2}
 
 def test_frozen_stages_have_no_gradient_no_transform_and_constant_statistics(nets: Callable[..., Any]) -> None:
     model, x = nets("resnet")
-    two = TwoStream(model, freeze=FREEZE, **RANKS).train()
-    assert set(two.layers) == {"conv2", "down.0", "fc"}
-    assert set(two.statistics.named()) == {
+    streams = TwoStream(model, freeze=FREEZE, **RANKS).train()
+    assert set(streams.layers) == {"conv2", "down.0", "fc"}
+    assert set(streams.statistics.named()) == {
         f"down.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked")
     }
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    first, second = two.both(x, x + 1.0)
+    first, second = streams.both(x, x + 1.0)
     (first.logits.sum() + second.logits.square().sum()).backward()
     for name, parameter in model.named_parameters():
         assert (parameter.grad is None) == name.startswith(("stem", "conv1", "bn")), name
@@ -37,8 +37,8 @@ def test_frozen_stages_have_no_gradient_no_transform_and_constant_statistics(net
 
 def test_both_streams_agree_up_to_the_end_of_the_frozen_stages(nets: Callable[..., Any]) -> None:
     model, x = nets("resnet")
-    two = TwoStream(model, freeze=("stem",), **RANKS).train()
-    one, other = (two.outputs(x, stream=stream, inner=("stem", "conv1")) for stream in ("source", "target"))
+    streams = TwoStream(model, freeze=("stem",), **RANKS).train()
+    one, other = (streams.outputs(x, stream=stream, inner=("stem", "conv1")) for stream in ("source", "target"))
     assert torch.equal(one.inner["stem"], other.inner["stem"])
     assert not torch.allclose(one.inner["conv1"], other.inner["conv1"])
 
@@ -77,7 +77,7 @@ def test_every_method_leaves_frozen_stages_alone(nets: Callable[..., Any], name:
     assert not trained & {id(p) for module in (model.stem, model.conv1) for p in module.parameters()}
     method.train()
     assert not model.stem[1].training
-    target = method.two.target_state()
+    target = method.streams.target_state()
     for key, value in start.items():
         assert torch.equal(target.get(key, model.state_dict()[key]), value)
     assert not any(key.startswith(("stem", "conv1")) for key in target)
@@ -88,12 +88,12 @@ def test_merged_and_loaded_models_have_the_frozen_stages_and_change_no_flags(
 ) -> None:
     model, x = nets("resnet")
     base = copy.deepcopy(model)
-    two = TwoStream(model, freeze=FREEZE, **RANKS).train()
-    two.both(x, x + 1.0)
-    two.eval()
+    streams = TwoStream(model, freeze=FREEZE, **RANKS).train()
+    streams.both(x, x + 1.0)
+    streams.eval()
     base.load_state_dict(model.state_dict())
-    live = two(x, stream="target")
-    torch.testing.assert_close(two.merge_and_unload(x).eval()(x), live)
-    save_pretrained(two, tmp_path / "a", metadata=AdapterMetadata(method="rpt", classes=("a", "b", "c")))
+    live = streams(x, stream="target")
+    torch.testing.assert_close(streams.merge_and_unload(x).eval()(x), live)
+    save_pretrained(streams, tmp_path / "a", metadata=AdapterMetadata(method="rpt", classes=("a", "b", "c")))
     torch.testing.assert_close(load(base.eval(), tmp_path / "a")(x, stream="target"), live)
     assert all(parameter.requires_grad for parameter in base.parameters())

@@ -30,28 +30,28 @@ KINDS = [
 
 def lived_in(model: nn.Module, x: Tensor, **settings: Any) -> TwoStream:
     """A two-stream model after a few passes and a random walk of its transforms, D included."""
-    two = TwoStream(model, left_rank=3, right_rank=2, **settings)
+    streams = TwoStream(model, left_rank=3, right_rank=2, **settings)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for parameter in two.transforms.parameters():
+        for parameter in streams.transforms.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
     for shift in (0.5, 1.0):
-        two(x + shift, stream="target")
-        two(x, stream="source")
-    return two
+        streams(x + shift, stream="target")
+        streams(x, stream="source")
+    return streams
 
 
-def assert_merged_equals_live(two: TwoStream, x: Tensor) -> nn.Module:
-    merged = merge_and_unload(two, x)
+def assert_merged_equals_live(streams: TwoStream, x: Tensor) -> nn.Module:
+    merged = merge_and_unload(streams, x)
     for mode in (True, False):
-        two.train(mode)
+        streams.train(mode)
         # Modes are copied, so frozen batch norm stays frozen in the merged network as well.
-        merged = merge_and_unload(two)
+        merged = merge_and_unload(streams)
         torch.manual_seed(0)
-        live = two(x, stream="target")
+        live = streams(x, stream="target")
         torch.manual_seed(0)
         torch.testing.assert_close(merged(x), live)
-    assert not torch.allclose(merged(x), two(x, stream="source")), "the merge must have changed something"
+    assert not torch.allclose(merged(x), streams(x, stream="source")), "the merge must have changed something"
     return merged
 
 
@@ -76,9 +76,9 @@ def test_merged_equals_live_with_other_treatments_of_biases(
     layer_nets: Callable[..., Any], kind: str, mode: str
 ) -> None:
     model, x = layer_nets(kind)
-    two = lived_in(model, x, bias=mode)
-    assert_merged_equals_live(two, x)
-    state = two.target_state()
+    streams = lived_in(model, x, bias=mode)
+    assert_merged_equals_live(streams, x)
+    state = streams.target_state()
     changed = {name for name, p in model.named_parameters() if not torch.equal(state.get(name, p), p)}
     # A packed bias of an attention with own key widths is a layer of its own, whatever the setting.
     biases = {name for name in changed if name.endswith("bias")} - {"layer.layer.in_proj_bias"}
@@ -102,9 +102,9 @@ def test_merged_equals_live_in_channels_last(nets: Callable[..., Any], name: str
 def test_nothing_of_residapt_is_left(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
     plain = copy.deepcopy(model)
-    two = lived_in(model, x)
-    before = copy.deepcopy(two.state_dict())
-    merged = merge_and_unload(two, x)
+    streams = lived_in(model, x)
+    before = copy.deepcopy(streams.state_dict())
+    merged = merge_and_unload(streams, x)
     assert [(n, type(m)) for n, m in merged.named_modules()] == [(n, type(m)) for n, m in plain.named_modules()]
     assert [(k, v.shape, v.dtype) for k, v in merged.state_dict().items()] == [
         (k, v.shape, v.dtype) for k, v in plain.state_dict().items()
@@ -118,7 +118,7 @@ def test_nothing_of_residapt_is_left(nets: Callable[..., Any], name: str) -> Non
     with torch.no_grad():
         for parameter in merged.parameters():
             parameter.zero_()
-    after = two.state_dict()
+    after = streams.state_dict()
     assert all(torch.equal(before[key], after[key]) for key in before), "the live model is not touched"
 
 
@@ -130,18 +130,18 @@ def test_tied_weights_are_tied_in_the_merged_network(nets: Callable[..., Any]) -
 
 def test_the_merge_restores_all_modes(nets: Callable[..., Any]) -> None:
     model, x = nets("resnet")
-    two = lived_in(model, x, norm="frozen").train()
+    streams = lived_in(model, x, norm="frozen").train()
     model.stem.eval()
-    modes = [module.training for module in two.modules()]
-    merged = merge_and_unload(two, x)
-    assert [module.training for module in two.modules()] == modes
+    modes = [module.training for module in streams.modules()]
+    merged = merge_and_unload(streams, x)
+    assert [module.training for module in streams.modules()] == modes
     assert [module.training for module in merged.modules()] == [module.training for module in model.modules()]
 
 
 def test_the_method_gives_the_same_network(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    two = lived_in(model, x)
-    assert torch.equal(two.merge_and_unload(x)(x), merge_and_unload(two)(x))
+    streams = lived_in(model, x)
+    assert torch.equal(streams.merge_and_unload(x)(x), merge_and_unload(streams)(x))
 
 
 def test_a_network_that_keeps_a_copy_of_its_weights_is_refused() -> None:
@@ -155,15 +155,15 @@ def test_a_network_that_keeps_a_copy_of_its_weights_is_refused() -> None:
                 self.transposed = self.weight.detach().T.clone()
             return x @ self.transposed
 
-    two = TwoStream(Cached(3, 2), left_rank=1, right_rank=1)
-    two.model.transposed = torch.zeros(3, 2)
-    merged = merge_and_unload(two)
+    streams = TwoStream(Cached(3, 2), left_rank=1, right_rank=1)
+    streams.model.transposed = torch.zeros(3, 2)
+    merged = merge_and_unload(streams)
     merged.transposed = None
     with pytest.raises(ModelError, match=r"merged model differs .* by .*allowed 1e-04.*copies made at construction"):
-        check_merge(two, merged, torch.randn(4, 3), 1e-4)
+        check_merge(streams, merged, torch.randn(4, 3), 1e-4)
 
 
 def test_after_pruning_to_nothing_the_merged_network_is_the_source(nets: Callable[..., Any]) -> None:
     model, x = nets("lenet")
-    two = TwoStream(model, left_rank=0, right_rank=0).eval()
-    assert torch.equal(merge_and_unload(two, x)(x), model(x))
+    streams = TwoStream(model, left_rank=0, right_rank=0).eval()
+    assert torch.equal(merge_and_unload(streams, x)(x), model(x))

@@ -87,9 +87,9 @@ REAL = [
 
 @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
 def test_errors_of_code_that_does_not_know_pairs_lead_to_two_calls(error: Exception) -> None:
-    two = TwoStream(raising(lambda: error), **RANKS)
-    two.both(*batches())
-    assert two.paired is False
+    streams = TwoStream(raising(lambda: error), **RANKS)
+    streams.both(*batches())
+    assert streams.paired is False
 
 
 @pytest.mark.parametrize("error", REAL, ids=lambda error: type(error).__name__)
@@ -113,13 +113,13 @@ def test_an_error_of_a_later_step_is_raised(error: BaseException) -> None:
                 raise failing[0]
             return x
 
-    two = TwoStream(Later().double(), **RANKS)
-    two.both(*batches())
-    assert two.paired is True
+    streams = TwoStream(Later().double(), **RANKS)
+    streams.both(*batches())
+    assert streams.paired is True
     failing.append(error)
     with pytest.raises(type(error)):
-        two.both(*batches())
-    assert two.paired is True
+        streams.both(*batches())
+    assert streams.paired is True
 
 
 @pytest.mark.parametrize("kind", [ToList, Raises])
@@ -130,26 +130,28 @@ def test_after_a_failed_probe_everything_is_as_in_a_run_of_two_calls(kind: type[
     probed, plain = TwoStream(copy.deepcopy(model), **RANKS), TwoStream(copy.deepcopy(model), **RANKS)
     plain.paired = False
     found = []
-    for two in (probed, plain):
+    for streams in (probed, plain):
         torch.manual_seed(7)
-        residuals = two.residuals()
-        source, target = two.both(*batches(), residuals=residuals)
-        energy = two.energy(residuals)
+        residuals = streams.residuals()
+        source, target = streams.both(*batches(), residuals=residuals)
+        energy = streams.energy(residuals)
         assert energy is not None
         (source.logits.square().sum() + target.logits.sin().sum() + energy).backward()
-        gradients = [p.grad for p in two.parameters() if p.grad is not None]
-        found.append([source.logits, target.logits, *gradients, *two.buffers(), torch.get_rng_state(), torch.rand(3)])
-        assert two.model.calls == 2
+        gradients = [p.grad for p in streams.parameters() if p.grad is not None]
+        found.append(
+            [source.logits, target.logits, *gradients, *streams.buffers(), torch.get_rng_state(), torch.rand(3)]
+        )
+        assert streams.model.calls == 2
     assert probed.paired is False
     assert len(found[0]) == len(found[1])
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(*found, strict=True))
 
 
 def test_a_failed_probe_is_told_once_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    two = TwoStream(raising(lambda: TypeError("no pairs here")), **RANKS)
+    streams = TwoStream(raising(lambda: TypeError("no pairs here")), **RANKS)
     with caplog.at_level(logging.WARNING, logger="residapt"):
         for _ in range(3):
-            two.both(*batches())
+            streams.both(*batches())
     (record,) = caplog.records
     assert "Raising" in record.getMessage()
     assert "no pairs here" in record.getMessage()
@@ -163,25 +165,25 @@ def test_a_branch_that_parts_the_streams_later_leads_to_two_calls_from_then_on(
             return super().forward(x * 2 if bool((x > 50).any()) else x)
 
     torch.manual_seed(0)
-    two = TwoStream(Branches(nn.Linear(6, 3)).double(), **RANKS)
+    streams = TwoStream(Branches(nn.Linear(6, 3)).double(), **RANKS)
     source, target = batches()
-    two.both(source, target)
-    assert two.paired is True
+    streams.both(source, target)
+    assert streams.paired is True
     far = target + 100.0
     for _ in range(2):
-        first, second = two.both(source, far)
-        assert two.paired is False
-        torch.testing.assert_close(first.logits, two.outputs(source, stream="source").logits)
-        torch.testing.assert_close(second.logits, two.outputs(far, stream="target").logits)
+        first, second = streams.both(source, far)
+        assert streams.paired is False
+        torch.testing.assert_close(first.logits, streams.outputs(source, stream="source").logits)
+        torch.testing.assert_close(second.logits, streams.outputs(far, stream="target").logits)
     assert len(caplog.records) == 1
 
 
 def test_steps_after_the_first_copy_no_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = TwoStream(Net().double(), **RANKS)
-    two.both(*batches())
+    streams = TwoStream(Net().double(), **RANKS)
+    streams.both(*batches())
     monkeypatch.setattr("residapt.streams.two_stream.Before", None)
-    two.both(*batches())
-    assert two.paired is True
+    streams.both(*batches())
+    assert streams.paired is True
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(Net, True), (ToList, False)])
@@ -201,9 +203,9 @@ def test_a_resumed_run_keeps_the_choice_and_ends_in_the_same_weights(
     save_checkpoint(stopped, tmp_path)
     assert read_folder(folder_of(tmp_path, 3))[0].paired is expected
     resumed = trainer()
-    assert resumed.method.two.paired is None
+    assert resumed.method.streams.paired is None
     restore_checkpoint(resumed, tmp_path)
-    assert resumed.method.two.paired is expected
+    assert resumed.method.streams.paired is expected
     resumed.run()
     theirs = whole.method.state_dict()
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in resumed.method.state_dict().items())

@@ -25,23 +25,23 @@ def grads(module: nn.Module) -> dict[str, Tensor]:
 def test_the_source_stream_is_the_network(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
     plain = copy.deepcopy(model)
-    two = TwoStream(model, **RANKS)
+    streams = TwoStream(model, **RANKS)
     for mode in (True, False):
-        assert torch.equal(two.train(mode)(x), plain.train(mode)(x))
-    assert two.model is model
+        assert torch.equal(streams.train(mode)(x), plain.train(mode)(x))
+    assert streams.model is model
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_the_target_stream_is_the_network_with_target_weights(nets: Callable[..., Any], name: str) -> None:
     """Against a slow oracle: Eq. 2 written out for every layer, loaded into a plain copy of the network."""
     model, x = nets(name)
-    two = TwoStream(model, **RANKS).eval()
+    streams = TwoStream(model, **RANKS).eval()
     plain = copy.deepcopy(model)
     with torch.no_grad():
         state = dict(plain.named_parameters())
-        for layer in two.layers.values():
-            t = two.transform(layer.name)
-            weight, bias = two.source_tensors(layer.name)
+        for layer in streams.layers.values():
+            t = streams.transform(layer.name)
+            weight, bias = streams.source_tensors(layer.name)
             rows = slice(*layer.rows) if layer.rows else slice(None)
             matrix = weight + t.B1 @ torch.tanh(t.A1.T @ weight @ t.A2 + t.D) @ t.B2.T
             if layer.kind == "conv":
@@ -51,30 +51,30 @@ def test_the_target_stream_is_the_network_with_target_weights(nets: Callable[...
             if layer.bias is not None and bias is not None:
                 core = torch.tanh(t.A1.T @ bias[:, None] @ t.bias_A2 + t.bias_D)
                 state[layer.bias][rows] = bias + (t.B1 @ core @ t.bias_B2.T).squeeze(1)
-    found = two(x, stream="target")
+    found = streams(x, stream="target")
     torch.testing.assert_close(found, plain(x))
-    assert not torch.allclose(found, two(x, stream="source"))
+    assert not torch.allclose(found, streams(x, stream="source"))
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_rank_zero_makes_both_streams_one(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
-    two = TwoStream(model, left_rank=0, right_rank=0).eval()
-    assert torch.equal(two(x, stream="target"), two(x, stream="source"))
-    assert two.energy() is None
-    assert two.residuals() == {}
-    assert set(two.ranks().values()) == {(0, 0)}
+    streams = TwoStream(model, left_rank=0, right_rank=0).eval()
+    assert torch.equal(streams(x, stream="target"), streams(x, stream="source"))
+    assert streams.energy() is None
+    assert streams.residuals() == {}
+    assert set(streams.ranks().values()) == {(0, 0)}
 
 
 @pytest.mark.parametrize("name", [*NETS, "dropout"])
 def test_training_and_evaluation_compute_the_same_target_weights(nets: Callable[..., Any], name: str) -> None:
     """In training Linear layers may use the factored form; gradients must not depend on that."""
     model, x = nets(name)
-    two = TwoStream(model, **RANKS, norm="frozen")
-    dense = copy.deepcopy(two)
-    two(x, stream="target")  # the first pass is always dense
+    streams = TwoStream(model, **RANKS, norm="frozen")
+    dense = copy.deepcopy(streams)
+    streams(x, stream="target")  # the first pass is always dense
     results = []
-    for stream, factored in ((two, True), (dense, False)):
+    for stream, factored in ((streams, True), (dense, False)):
         torch.manual_seed(0)
         residuals = stream.residuals()
         if factored:
@@ -102,76 +102,76 @@ class ReadsWeights(nn.Module):
 
 
 def test_a_linear_whose_weight_is_read_directly_is_transformed_in_training_too() -> None:
-    two = TwoStream(ReadsWeights().double(), **RANKS)
+    streams = TwoStream(ReadsWeights().double(), **RANKS)
     x = torch.randn(2, 40, dtype=torch.float64)
-    expected = two.eval()(x, stream="target")
+    expected = streams.eval()(x, stream="target")
     for _ in range(3):
-        torch.testing.assert_close(two.train()(x, stream="target"), expected)
+        torch.testing.assert_close(streams.train()(x, stream="target"), expected)
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_gradients_reach_the_network_and_every_factor(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
-    two = TwoStream(model, **RANKS)
-    two(x, stream="target").square().sum().backward()
-    missing = [key for key, p in two.named_parameters() if p.grad is None]
+    streams = TwoStream(model, **RANKS)
+    streams(x, stream="target").square().sum().backward()
+    missing = [key for key, p in streams.named_parameters() if p.grad is None]
     assert missing == []
-    silent = {key for key, p in two.named_parameters() if not bool(p.grad.any())}
+    silent = {key for key, p in streams.named_parameters() if not bool(p.grad.any())}
     # Softmax does not change when a number is added to all scores, so the keys' biases have no effect.
     assert not {key for key in silent if "in_proj/k" not in key}
 
 
 def test_the_gradient_of_the_target_stream_is_the_derivative(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    two = TwoStream(model, left_rank=2, right_rank=2)
-    names = [name for name, _ in two.named_parameters()]
+    streams = TwoStream(model, left_rank=2, right_rank=2)
+    names = [name for name, _ in streams.named_parameters()]
 
     def loss(*values: Tensor) -> Tensor:
         state = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(two, state, (x,), {"stream": "target"}).square().sum()
+        return torch.func.functional_call(streams, state, (x,), {"stream": "target"}).square().sum()
 
-    assert torch.autograd.gradcheck(loss, tuple(two.parameters()))
+    assert torch.autograd.gradcheck(loss, tuple(streams.parameters()))
 
 
 def test_backward_twice(nets: Callable[..., Any]) -> None:
     model, x = nets("resnet")
-    two = TwoStream(model, **RANKS)
-    loss = two(x, stream="target").square().sum() + two(x, stream="source").sum()
+    streams = TwoStream(model, **RANKS)
+    loss = streams(x, stream="target").square().sum() + streams(x, stream="source").sum()
     loss.backward(retain_graph=True)
-    once = grads(two)
+    once = grads(streams)
     loss.backward()
-    for name, gradient in grads(two).items():
+    for name, gradient in grads(streams).items():
         torch.testing.assert_close(gradient, 2 * once[name])
-    two(x, stream="target").sum().backward()
+    streams(x, stream="target").sum().backward()
 
 
 def test_a_given_residual_is_used_and_not_computed_again(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    two = TwoStream(model, **RANKS)
-    residuals = two.residuals()
-    expected = two(x, stream="target", residuals=residuals)
+    streams = TwoStream(model, **RANKS)
+    residuals = streams.residuals()
+    expected = streams(x, stream="target", residuals=residuals)
     with torch.no_grad():
-        for parameter in two.transforms.parameters():
+        for parameter in streams.transforms.parameters():
             parameter.zero_()
-    assert torch.equal(two.outputs(x, stream="target", residuals={}).logits, two(x))
-    torch.testing.assert_close(two(x, stream="target"), two(x))
-    assert not torch.allclose(expected, two(x))
+    assert torch.equal(streams.outputs(x, stream="target", residuals={}).logits, streams(x))
+    torch.testing.assert_close(streams(x, stream="target"), streams(x))
+    assert not torch.allclose(expected, streams(x))
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet", "transformer"])
 def test_deepcopy_is_independent(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
-    two = TwoStream(model, **RANKS)
-    copied = copy.deepcopy(two)
-    torch.testing.assert_close(copied(x, stream="target"), two(x, stream="target"))
-    before = two.eval()(x, stream="target")
+    streams = TwoStream(model, **RANKS)
+    copied = copy.deepcopy(streams)
+    torch.testing.assert_close(copied(x, stream="target"), streams(x, stream="target"))
+    before = streams.eval()(x, stream="target")
     with torch.no_grad():
         for parameter in copied.parameters():
             parameter.add_(1.0)
     copied.train()(x, stream="target").sum().backward()
-    assert torch.equal(two(x, stream="target"), before)
-    assert all(parameter.grad is None for parameter in two.parameters())
-    shared = {id(t) for t in (*two.parameters(), *two.buffers())} & {
+    assert torch.equal(streams(x, stream="target"), before)
+    assert all(parameter.grad is None for parameter in streams.parameters())
+    shared = {id(t) for t in (*streams.parameters(), *streams.buffers())} & {
         id(t) for t in (*copied.parameters(), *copied.buffers())
     }
     assert not shared
@@ -180,42 +180,42 @@ def test_deepcopy_is_independent(nets: Callable[..., Any], name: str) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_state_dict_round_trip(nets: Callable[..., Any], name: str) -> None:
     model, x = nets(name)
-    two = TwoStream(model, **RANKS)
-    two(x, stream="target")
+    streams = TwoStream(model, **RANKS)
+    streams(x, stream="target")
     other = TwoStream(nets(name, seed=1).model, **RANKS, seed=1)
-    assert not torch.allclose(other.eval()(x, stream="target"), two.eval()(x, stream="target"))
-    other.load_state_dict(two.state_dict())
+    assert not torch.allclose(other.eval()(x, stream="target"), streams.eval()(x, stream="target"))
+    other.load_state_dict(streams.state_dict())
     for stream in ("source", "target"):
-        assert torch.equal(other(x, stream=stream), two(x, stream=stream))
+        assert torch.equal(other(x, stream=stream), streams(x, stream=stream))
 
 
 def test_change_of_dtype(nets: Callable[..., Any]) -> None:
     model, x = nets("resnet")
-    two = TwoStream(model, **RANKS).eval()
-    double = two(x, stream="target")
-    two.to(torch.float32)
-    assert {t.dtype for t in two.state_dict().values() if t.is_floating_point()} == {torch.float32}
-    single = two(x.float(), stream="target")
+    streams = TwoStream(model, **RANKS).eval()
+    double = streams(x, stream="target")
+    streams.to(torch.float32)
+    assert {t.dtype for t in streams.state_dict().values() if t.is_floating_point()} == {torch.float32}
+    single = streams(x.float(), stream="target")
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), double, atol=1e-4, rtol=1e-4)
 
 
 def test_dropout_is_drawn_anew_in_each_stream_and_off_in_evaluation(nets: Callable[..., Any]) -> None:
     model, x = nets("dropout")
-    two = TwoStream(model, **RANKS)
-    assert not torch.equal(two(x, stream="target"), two(x, stream="target"))
-    two.eval()
-    assert torch.equal(two(x, stream="target"), two(x, stream="target"))
+    streams = TwoStream(model, **RANKS)
+    assert not torch.equal(streams(x, stream="target"), streams(x, stream="target"))
+    streams.eval()
+    assert torch.equal(streams(x, stream="target"), streams(x, stream="target"))
 
 
 def test_layers_after_the_features_are_shared(nets: Callable[..., Any]) -> None:
     model, x = nets("lenet")
-    two = TwoStream(model, features="relu3", **RANKS).eval()
-    assert "full4" not in two.layers
-    out = two.outputs(x, stream="target")
+    streams = TwoStream(model, features="relu3", **RANKS).eval()
+    assert "full4" not in streams.layers
+    out = streams.outputs(x, stream="target")
     assert out.features.shape == (len(x), 500)
     torch.testing.assert_close(model.full4(out.features), out.logits)
-    assert "full4.weight" not in two.target_state()
+    assert "full4.weight" not in streams.target_state()
 
 
 def test_features_of_a_map_are_flattened(nets: Callable[..., Any]) -> None:
@@ -232,52 +232,52 @@ def test_without_features_the_logits_are_read(nets: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("stream", ["source", "target"])
 def test_outputs_and_inputs_of_inner_layers_can_be_read(nets: Callable[..., Any], stream: Any) -> None:
     model, x = nets("lenet")
-    two = TwoStream(model, **RANKS)
-    out = two.outputs(x, stream=stream, inner=("conv1", "full4", "full4:input"))
+    streams = TwoStream(model, **RANKS)
+    out = streams.outputs(x, stream=stream, inner=("conv1", "full4", "full4:input"))
     assert out.inner["conv1"].shape == (len(x), 20, 12, 12)
     assert torch.equal(out.inner["full4"], out.logits)
     assert out.inner["full4:input"].shape == (len(x), 500)
-    assert not any(module._forward_hooks for module in two.modules()), "hooks are taken off again"
+    assert not any(module._forward_hooks for module in streams.modules()), "hooks are taken off again"
     out.inner["conv1"].sum().backward()
     assert model.conv1.weight.grad is not None
 
 
 @pytest.mark.parametrize(("include", "expected"), [(["*in_proj.q"], slice(0, 8)), (["*in_proj.v"], slice(16, 24))])
 def test_one_projection_of_a_packed_attention(nets: Callable[..., Any], include: list[str], expected: slice) -> None:
-    two = TwoStream(nets("transformer").model, include=include, **RANKS)
+    streams = TwoStream(nets("transformer").model, include=include, **RANKS)
     name = "encoder.layers.0.self_attn.in_proj_weight"
-    changed = (two.target_state()[name] != two.model.get_parameter(name)).any(1)
+    changed = (streams.target_state()[name] != streams.model.get_parameter(name)).any(1)
     assert bool(changed[expected].all())
     assert int(changed.sum()) == 8
 
 
 def test_tied_weights_stay_tied_in_the_target(nets: Callable[..., Any]) -> None:
     model, x = nets("tied")
-    two = TwoStream(model, **RANKS).eval()
-    state = two.target_state()
+    streams = TwoStream(model, **RANKS).eval()
+    state = streams.target_state()
     plain = copy.deepcopy(model)
     with torch.no_grad():
         for name, tensor in state.items():
             plain.get_parameter(name).copy_(tensor)
     assert plain.second.weight is plain.first.weight
-    torch.testing.assert_close(plain(x), two(x, stream="target"))
+    torch.testing.assert_close(plain(x), streams(x, stream="target"))
 
 
 def test_both_streams_at_once(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    two = TwoStream(model, **RANKS)
-    source, target = two.both(x[:2], x[2:], inner=("0",))
-    torch.testing.assert_close(source.logits, two(x[:2]))
-    torch.testing.assert_close(target.logits, two(x[2:], stream="target"))
+    streams = TwoStream(model, **RANKS)
+    source, target = streams.both(x[:2], x[2:], inner=("0",))
+    torch.testing.assert_close(source.logits, streams(x[:2]))
+    torch.testing.assert_close(target.logits, streams(x[2:], stream="target"))
     assert target.inner["0"].shape == (3, 8)
 
 
 def test_one_pass_serves_both_domains_where_nothing_differs(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    two = TwoStream(model, left_rank=0, right_rank=0)
+    streams = TwoStream(model, left_rank=0, right_rank=0)
     calls: list[int] = []
     model.register_forward_hook(lambda *_: calls.append(1))
-    source, target = two.both(x[:2], x[2:], inner=("0",))
+    source, target = streams.both(x[:2], x[2:], inner=("0",))
     assert len(calls) == 1
     torch.testing.assert_close(source.logits, model(x[:2]))
     torch.testing.assert_close(target.logits, model(x[2:]))
@@ -289,8 +289,8 @@ def test_statistics_of_a_batch_are_never_taken_over_both_domains() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)).double()
     x = torch.randn(8, 3, dtype=torch.float64)
     for policy in ("per-domain", "shared", "frozen"):
-        two = TwoStream(model, include=(), norm=policy)
-        source, target = two.both(x[:3], x[3:])
+        streams = TwoStream(model, include=(), norm=policy)
+        source, target = streams.both(x[:3], x[3:])
         torch.testing.assert_close(source.logits, model(x[:3]))
         torch.testing.assert_close(target.logits, model(x[3:]))
 
@@ -317,8 +317,8 @@ def test_layers_may_have_any_name(name: str) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return getattr(self, name)(x)
 
-    two = TwoStream(Named(), **RANKS)
-    assert two(torch.randn(4, 3), stream="target").shape == (4, 2)
+    streams = TwoStream(Named(), **RANKS)
+    assert streams(torch.randn(4, 3), stream="target").shape == (4, 2)
 
 
 def test_a_wrong_stream_is_named(nets: Callable[..., Any]) -> None:
@@ -344,18 +344,18 @@ def test_an_unknown_inner_layer_is_named() -> None:
 
 
 def test_an_inner_layer_that_is_never_called_is_named() -> None:
-    two = TwoStream(ReadsWeights(), **RANKS)
+    streams = TwoStream(ReadsWeights(), **RANKS)
     with pytest.raises(ModelError, match=r"'read' of ReadsWeights was not called.*another layer"):
-        two.outputs(torch.randn(2, 40), inner=("read",))
+        streams.outputs(torch.randn(2, 40), inner=("read",))
 
 
 @pytest.mark.parametrize("switch", ["gradient_checkpointing", "grad_checkpointing"])
 def test_gradient_checkpointing_is_refused_for_training(nets: Callable[..., Any], switch: str) -> None:
     """It would recompute the target's layers with the source's weights and give wrong gradients in silence."""
     model, _ = nets("resnet")
-    two = TwoStream(model, **RANKS)
+    streams = TwoStream(model, **RANKS)
     setattr(model.stem, switch, True)
-    two.eval()
+    streams.eval()
     with pytest.raises(ModelError, match=rf"'stem' has {switch} on.*Turn it off"):
-        two.train()
+        streams.train()
     TwoStream(model, include=()).train()

@@ -51,7 +51,7 @@ def test_losses_that_compare_samples_do_not(nets: Callable[..., Any], pairs: Cal
 
 def test_batch_norm_sees_one_part_at_a_time(nets: Callable[..., Any], pairs: Callable[..., Any]) -> None:
     whole, parts = (trained(nets, pairs, "rpt", count, "resnet") for count in (1, 2))
-    counts = [int(t.method.two.model.bn1.num_batches_tracked) for t in (whole, parts)]
+    counts = [int(t.method.streams.model.bn1.num_batches_tracked) for t in (whole, parts)]
     assert counts == [3, 6]
 
 
@@ -79,7 +79,7 @@ def test_checkpointing_by_configuration_changes_no_result(nets: Callable[..., An
         method = build_method("rpt", model, config, example=x)
         settings = TrainConfig(steps=2, batch_size=4, checkpointing=checkpointing)
         trainer = Trainer(method, pairs(tuple(x.shape[1:])), settings)
-        assert bool(method.two.checkpointing) is checkpointing
+        assert bool(method.streams.checkpointing) is checkpointing
         trainer.run()
         results.append(state(trainer))
     for key, tensor in results[0].items():

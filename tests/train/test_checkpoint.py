@@ -81,9 +81,9 @@ def run_stopped(name: str, folder: Path, stop: int, every: int = 5, **settings: 
 @pytest.mark.parametrize("stop", [1, 5, 6, 10, 11, 16, 21, STEPS])
 def test_a_resumed_run_is_bit_equal_with_its_pruned_ranks(stop: int, tmp_path: Path) -> None:
     whole = tiny_trainer("rpt", [MetricsFile(tmp_path / "whole.jsonl")])
-    start = whole.method.two.ranks()
+    start = whole.method.streams.ranks()
     whole.run()
-    assert whole.method.two.ranks() != start, "the test needs ranks that fall"
+    assert whole.method.streams.ranks() != start, "the test needs ranks that fall"
     resumed = run_stopped("rpt", tmp_path, stop)
     assert_bit_equal(weights(whole), weights(resumed))
     assert lines(tmp_path / "whole.jsonl") == lines(tmp_path / "metrics.jsonl")
@@ -326,7 +326,7 @@ def test_another_method_or_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"of method 'rpt', but this run is of 'dann_flip'"):
         restore_checkpoint(tiny_trainer("dann_flip"), tmp_path)
     other = tiny_trainer("rpt")
-    other.method.two.model.full = nn.Linear(36, 9)
+    other.method.streams.model.full = nn.Linear(36, 9)
     with pytest.raises(ModelError, match=r"full\.weight.*\(7, 36\).*\(9, 36\)"):
         restore_checkpoint(other, tmp_path)
     with pytest.raises(ModelError, match=r"float32.*float64"):
@@ -337,7 +337,7 @@ def test_ranks_larger_than_the_layer_starts_with_are_refused(tmp_path: Path) -> 
     trainer = tiny_trainer("rpt", steps=0)
     save_checkpoint(trainer, tmp_path)
     record, tensors = files.read_folder(files.folder_of(tmp_path, 0))
-    tensors["method:two.transforms.conv.D"] = torch.zeros(7, 6)
+    tensors["method:streams.transforms.conv.D"] = torch.zeros(7, 6)
     files.write_folder(files.folder_of(tmp_path, 1), record.model_copy(update={"step": 1}), tensors)
     with pytest.raises(ModelError, match=r"layer 'conv': ranks \[7, 6\] are more than the \[6, 6\]"):
         restore_checkpoint(tiny_trainer("rpt"), tmp_path)

@@ -83,7 +83,7 @@ def test_with_balance_a_network_that_finds_nothing_is_no_good() -> None:
     images = torch.randn(30, 3, generator=generator)
     held_out = Labelled(TensorImages(images), labels)
     running = trainer(lr=1e-3, steps=1)
-    last = running.method.two.model[-1]
+    last = running.method.streams.model[-1]
     with torch.no_grad():
         last.weight.zero_()
         last.bias.copy_(torch.tensor([3.0, -3.0]))

@@ -69,7 +69,7 @@ def test_and_both_are_the_plain_formula(nets: Callable[..., Any], pairs: Callabl
     for (name, _), gradient in zip(
         plain.named_parameters(), torch.autograd.grad(loss, list(plain.parameters())), strict=True
     ):
-        torch.testing.assert_close(found[f"two.model.{name}"], gradient, atol=1e-12, rtol=0)
+        torch.testing.assert_close(found[f"streams.model.{name}"], gradient, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("net", ["mlp", "resnet"])

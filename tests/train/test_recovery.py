@@ -87,13 +87,13 @@ def test_the_state_that_is_brought_back_is_the_earlier_one_bit_for_bit() -> None
     made = trainer(at=(2 * EVERY + 5,))
     run_to(made, EVERY)
     good = snapshot(made)
-    ranks = made.method.two.ranks()
+    ranks = made.method.streams.ranks()
     run_to(made, 2 * EVERY + 4)
-    assert made.method.two.ranks() != ranks, "ranks must have fallen for this test to mean anything"
+    assert made.method.streams.ranks() != ranks, "ranks must have fallen for this test to mean anything"
     made._one_step()
     assert made.step == 2 * EVERY + 5
     assert same(snapshot(made), good)
-    assert made.method.two.ranks() == ranks
+    assert made.method.streams.ranks() == ranks
 
 
 def test_settings_are_gentler_from_then_on() -> None:
@@ -176,7 +176,7 @@ def test_gradients_that_are_not_finite_change_nothing() -> None:
     made = trainer()
     run_to(made, 3)
     before = snapshot(made)
-    made.method.two.model.full.weight.register_hook(lambda gradient: gradient * math.nan)
+    made.method.streams.model.full.weight.register_hook(lambda gradient: gradient * math.nan)
     norm = None
     real = made.engine.update
 

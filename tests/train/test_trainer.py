@@ -101,7 +101,7 @@ def test_training_goes_on_and_the_loss_still_falls_after_a_prune(
 
 def test_ranks_can_fall_to_nothing_and_training_goes_on(trained: Callable[..., Any]) -> None:
     method, seen = trained("rpt", steps=15, method=small(RankConfig(step=1.0, every=5)))
-    assert set(method.two.ranks().values()) == {(0, 0)}
+    assert set(method.streams.ranks().values()) == {(0, 0)}
     assert "stream" in seen.infos[3].values
     assert "stream" not in seen.infos[-1].values
     assert seen.infos[-1].values["class"] < seen.infos[5].values["class"]
@@ -112,24 +112,24 @@ def test_only_the_bias_column_alive_still_trains(nets: Callable[..., Any]) -> No
     model, x = nets("mlp")
     method = build_method("rpt", model, small(), example=x).double()
     optimizer = torch.optim.Adam(method.parameters(), fused=True)
-    method.two(x, stream="target").square().sum().backward()
+    method.streams(x, stream="target").square().sum().backward()
     optimizer.step()
     with torch.no_grad():
-        for name in method.two.layers:
-            method.two.transform(name).A2.zero_()
-            method.two.transform(name).D.zero_()
-    shrink(method.two, RankConfig(step=1e-5), optimizer)
-    assert all(ranks[1] == 0 < ranks[0] for ranks in method.two.ranks().values())
-    before = method.two.transform("0").bias_B2.clone()
+        for name in method.streams.layers:
+            method.streams.transform(name).A2.zero_()
+            method.streams.transform(name).D.zero_()
+    shrink(method.streams, RankConfig(step=1e-5), optimizer)
+    assert all(ranks[1] == 0 < ranks[0] for ranks in method.streams.ranks().values())
+    before = method.streams.transform("0").bias_B2.clone()
     optimizer.zero_grad()
-    method.two(x, stream="target").square().sum().backward()
+    method.streams(x, stream="target").square().sum().backward()
     optimizer.step()
-    assert not torch.equal(method.two.transform("0").bias_B2, before)
+    assert not torch.equal(method.streams.transform("0").bias_B2, before)
 
 
 def test_fixed_ranks_stay(trained: Callable[..., Any]) -> None:
     method, seen = trained("rpt_fixed", method=small(RankConfig(step=1.0, every=1)))
-    assert set(method.two.ranks().values()) == {(6, 6)}
+    assert set(method.streams.ranks().values()) == {(6, 6)}
     assert seen.changes == []
     assert seen.told == []
 
@@ -148,8 +148,8 @@ def test_no_notice_where_there_were_no_ranks(trained: Callable[..., Any]) -> Non
 
 @pytest.mark.parametrize("name", ["rpt", "dann", "source_only"])
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(trained: Callable[..., Any], name: str) -> None:
-    one, two, other = (trained(name, net="dropout", seed=seed)[0] for seed in (1, 1, 2))
-    assert torch.equal(weights(one), weights(two))
+    one, streams, other = (trained(name, net="dropout", seed=seed)[0] for seed in (1, 1, 2))
+    assert torch.equal(weights(one), weights(streams))
     assert not torch.equal(weights(one), weights(other))
 
 
@@ -172,8 +172,8 @@ def test_target_images_do_influence_training(trained: Callable[..., Any], pairs:
     """The counterpart: the test above would also pass if the target were not read at all."""
     pair = pairs((6,))
     moved = TensorImages(pair.target.images + 1.0, pair.target.transform)
-    one, two = (trained("rpt", DomainPair(pair.source, target))[0] for target in (pair.target, moved))
-    assert not torch.equal(weights(one), weights(two))
+    one, streams = (trained("rpt", DomainPair(pair.source, target))[0] for target in (pair.target, moved))
+    assert not torch.equal(weights(one), weights(streams))
 
 
 def test_few_labelled_target_images_are_used(trained: Callable[..., Any], pairs: Callable[..., Any]) -> None:
@@ -181,8 +181,8 @@ def test_few_labelled_target_images_are_used(trained: Callable[..., Any], pairs:
     _, seen = trained("rpt", pair)
     assert "target_class" in seen.infos[0].values
     permuted = DomainPair(pair.source, pair.target, Labelled(pair.few.images, pair.few.labels.flip(0)))
-    one, two = (trained("rpt", which)[0] for which in (pair, permuted))
-    assert not torch.equal(weights(one), weights(two))
+    one, streams = (trained("rpt", which)[0] for which in (pair, permuted))
+    assert not torch.equal(weights(one), weights(streams))
 
 
 def test_what_is_logged(trained: Callable[..., Any]) -> None:
@@ -214,30 +214,30 @@ def test_weighted_sum_shows_but_does_not_minimise_what_has_weight_zero() -> None
 
 def test_a_group_with_learning_rate_zero_stays(trained: Callable[..., Any], nets: Callable[..., Any]) -> None:
     method, _ = trained("rpt_fixed", network=GroupConfig(lr=0.0))
-    assert torch.equal(weights(method.two.model), weights(nets("mlp").model))
+    assert torch.equal(weights(method.streams.model), weights(nets("mlp").model))
     method, _ = trained("rpt_fixed", method=small(train_source=False))
-    assert torch.equal(weights(method.two.model), weights(nets("mlp").model))
+    assert torch.equal(weights(method.streams.model), weights(nets("mlp").model))
 
 
 def test_gradients_are_clipped(trained: Callable[..., Any], nets: Callable[..., Any]) -> None:
     start = weights(nets("mlp").model)
     method, _ = trained("source_only", steps=1, optimizer="sgd", network=GroupConfig(lr=1.0), clip=1e-3)
-    assert float((weights(method.two.model) - start).norm()) == pytest.approx(1e-3, rel=1e-4)
+    assert float((weights(method.streams.model) - start).norm()) == pytest.approx(1e-3, rel=1e-4)
 
 
 def test_channels_last_changes_the_layout_and_nothing_else(trained: Callable[..., Any]) -> None:
-    one, two = (trained("rpt", net="resnet", channels_last=last)[0] for last in (True, False))
-    torch.testing.assert_close(weights(one), weights(two))
+    one, streams = (trained("rpt", net="resnet", channels_last=last)[0] for last in (True, False))
+    torch.testing.assert_close(weights(one), weights(streams))
 
 
 def test_networks_with_convolutions_of_two_and_three_dimensions(pairs: Callable[..., Any]) -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.three, self.two, self.head = nn.Conv3d(1, 2, 2), nn.Conv2d(2, 2, 2), nn.Linear(2, 3)
+            self.three, self.streams, self.head = nn.Conv3d(1, 2, 2), nn.Conv2d(2, 2, 2), nn.Linear(2, 3)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.two(self.three(x).mean(2)).mean((2, 3)))
+            return self.head(self.streams(self.three(x).mean(2)).mean((2, 3)))
 
     pair = pairs((1, 3, 3, 3))
     method = build_method("rpt", Mixed().double(), example=torch.zeros(2, 1, 3, 3, 3).double()).double()
@@ -266,13 +266,13 @@ class Broken(Method):
 
     name = "broken"
 
-    def __init__(self, two: Any) -> None:
+    def __init__(self, streams: Any) -> None:
         super().__init__()
-        self.two, self.calls = two, 0
+        self.streams, self.calls = streams, 0
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         self.calls += 1
-        value = self.two(batch.source).square().mean()
+        value = self.streams(batch.source).square().mean()
         return weighted_sum({"good": value, "bad": value * (float("nan") if self.calls > 2 else 1.0)}, {})
 
 
@@ -310,5 +310,5 @@ def test_settings_that_cannot_work_are_named(settings: dict[str, Any], words: st
 
 def test_no_steps_leave_the_network_alone(trained: Callable[..., Any], nets: Callable[..., Any]) -> None:
     method, seen = trained("rpt", steps=0)
-    assert torch.equal(weights(method.two.model), weights(nets("mlp").model))
+    assert torch.equal(weights(method.streams.model), weights(nets("mlp").model))
     assert seen.infos == []

@@ -77,26 +77,26 @@ def test_the_vector_form_starts_at_the_same_scale(nonlinearity: str, scale: floa
 
 
 def test_every_layer_is_equally_perturbed_in_relative_terms() -> None:
-    two = TwoStream(LeNet(image_size=16).double())
+    streams = TwoStream(LeNet(image_size=16).double())
     ratios = []
-    for name, residual in two.residuals().items():
-        weight, bias = two.source_tensors(name)
+    for name, residual in streams.residuals().items():
+        weight, bias = streams.source_tensors(name)
         size = weight.square().sum() + (0 if bias is None else bias.square().sum())
         ratios.append((residual.energy() / size).item())
     assert ratios == pytest.approx([ratios[0]] * 4)
 
 
 def test_d_is_zero_at_the_start() -> None:
-    two = TwoStream(LeNet(image_size=16).double())
-    assert all(not bool(two.transform(name).D.any()) for name in two.layers)
+    streams = TwoStream(LeNet(image_size=16).double())
+    assert all(not bool(streams.transform(name).D.any()) for name in streams.layers)
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "conv1d", "transformer", "tied"])
 @pytest.mark.parametrize("form", ["matrix", "vector"])
 def test_the_stream_loss_starts_at_its_minimum(nets: Callable[..., Any], name: str, form: str) -> None:
     rank = 8 if form == "matrix" else 2
-    two = TwoStream(nets(name).model, left_rank=rank, right_rank=rank, form=form)
-    energy = two.energy()
+    streams = TwoStream(nets(name).model, left_rank=rank, right_rank=rank, form=form)
+    energy = streams.energy()
     assert energy is not None
     assert energy.item() == pytest.approx(1.0, rel=1e-12)
 
@@ -104,8 +104,8 @@ def test_the_stream_loss_starts_at_its_minimum(nets: Callable[..., Any], name: s
 def test_the_start_depends_on_the_seed_and_on_nothing_else(nets: Callable[..., Any]) -> None:
     def factors(seed: int) -> Tensor:
         torch.rand(7)
-        two = TwoStream(nets("mlp").model, left_rank=3, right_rank=3, seed=seed)
-        return nn.utils.parameters_to_vector(two.transforms.parameters())
+        streams = TwoStream(nets("mlp").model, left_rank=3, right_rank=3, seed=seed)
+        return nn.utils.parameters_to_vector(streams.transforms.parameters())
 
     assert torch.equal(factors(1), factors(1))
     assert not torch.equal(factors(1), factors(2))

@@ -46,13 +46,13 @@ def test_features_inside_a_block_keep_the_whole_block_before_it(nets: Callable[.
 
 
 def test_ranks_by_pattern_first_match_counts() -> None:
-    two = TwoStream(LeNet(), left_rank=4, right_rank=5, ranks={"conv1": (1, 2), "conv*": (3, 3), "full4": (0, 7)})
-    assert two.ranks() == {"conv1": (1, 2), "conv2": (3, 3), "full3": (4, 5), "full4": (0, 0)}
+    streams = TwoStream(LeNet(), left_rank=4, right_rank=5, ranks={"conv1": (1, 2), "conv*": (3, 3), "full4": (0, 7)})
+    assert streams.ranks() == {"conv1": (1, 2), "conv2": (3, 3), "full3": (4, 5), "full4": (0, 0)}
 
 
 def test_a_separate_bias_has_the_ranks_of_its_layer() -> None:
-    two = TwoStream(LeNet(), bias="separate", left_rank=4, right_rank=5, ranks={"conv1": (0, 0), "full*": (2, 3)})
-    ranks = two.ranks()
+    streams = TwoStream(LeNet(), bias="separate", left_rank=4, right_rank=5, ranks={"conv1": (0, 0), "full*": (2, 3)})
+    ranks = streams.ranks()
     assert ranks["conv1"] == ranks["conv1.bias"] == (0, 0)
     assert ranks["full3"] == ranks["full3.bias"] == (2, 3)
     assert ranks["conv2"] == ranks["conv2.bias"] == (4, 5)
@@ -64,8 +64,8 @@ def test_clamping_is_a_setting() -> None:
     assert clamped.ranks() == {"conv1": (20, 25), "conv2": (32, 32), "full3": (32, 32), "full4": (10, 32)}
 
 
-def stored(two: TwoStream) -> int:
-    return sum(parameter.numel() for parameter in two.transforms.parameters())
+def stored(streams: TwoStream) -> int:
+    return sum(parameter.numel() for parameter in streams.transforms.parameters())
 
 
 def test_parameter_counts_of_lenet() -> None:
@@ -79,9 +79,9 @@ def test_parameter_counts_of_lenet() -> None:
 
 
 def test_parameter_count_of_the_vector_form() -> None:
-    two = TwoStream(LeNet(image_size=16), form="vector", left_rank=2)
+    streams = TwoStream(LeNet(image_size=16), form="vector", left_rank=2)
     sizes = [(20, 26), (50, 501), (500, 51), (10, 501)]
-    assert stored(two) == sum((2 * N * C + 1) * 2 for C, N in sizes)
+    assert stored(streams) == sum((2 * N * C + 1) * 2 for C, N in sizes)
 
 
 @pytest.mark.parametrize("setting", ["include", "exclude", "ranks"])

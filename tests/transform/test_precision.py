@@ -44,12 +44,16 @@ def test_the_context_is_for_weights_only() -> None:
 
 @pytest.mark.parametrize("form", ["matrix", "vector"])
 def test_core_residuals_and_energy_are_bit_for_bit_those_without_autocast(form: str) -> None:
-    two = TwoStream(network(), form=form, **RANKS)
+    streams = TwoStream(network(), form=form, **RANKS)
 
     def computed() -> list[Tensor]:
-        residuals = two.residuals()
-        cores = [two.transform(n).core(two.source_tensors(n)[0]) for n in two.layers] if form == "matrix" else []
-        return [*cores, *two.target_state(residuals).values(), two.energy(residuals)]
+        residuals = streams.residuals()
+        cores = (
+            [streams.transform(n).core(streams.source_tensors(n)[0]) for n in streams.layers]
+            if form == "matrix"
+            else []
+        )
+        return [*cores, *streams.target_state(residuals).values(), streams.energy(residuals)]
 
     plain = computed()
     with bf16():
@@ -69,18 +73,18 @@ def test_a_training_step_under_autocast_keeps_the_energy_exact_and_the_transform
     with bf16():
         losses = method.losses(batch, 0.5)
     losses.total.backward()
-    assert method.two.paired, "the factored form is what this is about"
+    assert method.streams.paired, "the factored form is what this is about"
     torch.testing.assert_close(losses.parts["stream"], plain.parts["stream"], rtol=1e-6, atol=0)
     torch.testing.assert_close(losses.parts["class"], plain.parts["class"], rtol=0.05, atol=0.02)
-    for name, parameter in method.two.transforms.named_parameters():
+    for name, parameter in method.streams.transforms.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.dtype == torch.float32
         assert bool(torch.isfinite(parameter.grad).all())
 
 
 def test_activations_are_in_half_precision_all_the_same() -> None:
-    two = TwoStream(network(), **RANKS).train()
+    streams = TwoStream(network(), **RANKS).train()
     x = torch.randn(4, 3, 9, 9)
     with bf16():
-        first, second = two.both(x, x)
+        first, second = streams.both(x, x)
     assert first.logits.dtype == second.logits.dtype == torch.bfloat16

@@ -100,8 +100,8 @@ def rpt_parts(case: LoraCase) -> tuple[list[nn.Parameter], Callable[[Tensor], Te
     """Trained parameters and forward pass of the target stream on a frozen source."""
     network = case.network().requires_grad_(False)
     names = tuple(f"blocks.*.{layer}" for layer in LAYERS)
-    two = TwoStream(network, include=names, left_rank=case.rank, right_rank=case.rank, bias="shared").train()
-    return list(two.transforms.parameters()), partial(two, stream="target")
+    streams = TwoStream(network, include=names, left_rank=case.rank, right_rank=case.rank, bias="shared").train()
+    return list(streams.transforms.parameters()), partial(streams, stream="target")
 
 
 def lora_parts(case: LoraCase) -> tuple[list[nn.Parameter], Callable[[Tensor], Tensor]]:

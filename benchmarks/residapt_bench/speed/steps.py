@@ -180,7 +180,7 @@ def _record(
 
 
 def _floor(case: SpeedCase) -> float:
-    transform = rpt_method(case).two.config
+    transform = rpt_method(case).streams.config
     layers = count_layers(case.network(), case.batch().source)
     classifier = count_layers(DomainClassifier(case.classes), torch.zeros(case.size, case.classes))
     return step_floor(layers, classifier, left=transform.left_rank, right=transform.right_rank)
@@ -209,15 +209,15 @@ def _prox(method: Method, config: RankConfig) -> Prepared:
     """A proximal step on a copy each time, since it changes the ranks; with an optimiser that has its moments."""
 
     def prepare() -> Step:
-        two = copy.deepcopy(method.two)
-        parameters = list(two.transforms.parameters())
+        streams = copy.deepcopy(method.streams)
+        parameters = list(streams.transforms.parameters())
         optimizer = build_optimizer({"transform": parameters}, TrainConfig())
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
 
         def step() -> None:
-            shrink(two, config, optimizer)
+            shrink(streams, config, optimizer)
 
         return step
 

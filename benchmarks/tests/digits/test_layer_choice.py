@@ -24,7 +24,7 @@ def test_every_combination_is_a_setting():
     for layers in layer_combinations(TinyMLP()):
         config = MethodConfig(two_stream=TwoStreamConfig(layers=layers))
         method = build_method("two_stream", TinyMLP(), config, example=mlp_batch().source)
-        assert set(method.two.separate_layers) == set(layers)
+        assert set(method.streams.separate_layers) == set(layers)
 
 
 def test_too_many_layers_are_refused():

@@ -96,7 +96,7 @@ def test_precision_is_that_of_the_drone_class() -> None:
     method = build_method("source_only", UavNet(), example=images[:2])
     found = DroneExperiment().score(method, Evaluation("made up", Labelled(TensorImages(images), labels)))
     with torch.no_grad():
-        probabilities = UavNet.forward(method.two.model, images).double().softmax(1)  # type: ignore[arg-type]
+        probabilities = UavNet.forward(method.streams.model, images).double().softmax(1)  # type: ignore[arg-type]
     assert found.average_precision == pytest.approx(average_precision_score(labels, probabilities[:, 1]), abs=1e-5)
     assert (found.positives, found.negatives) == (10, 50)
 

@@ -47,9 +47,9 @@ def test_the_table_has_means_and_the_papers_numbers() -> None:
 
 
 def test_differences_are_paired_by_seed() -> None:
-    two = [record("rpt", 0.5), record("adda", 0.4), record("rpt", 0.7, seed=1), record("adda", 0.5, seed=1)]
+    streams = [record("rpt", 0.5), record("adda", 0.4), record("rpt", 0.7, seed=1), record("adda", 0.5, seed=1)]
     # Differences 0.1 and 0.2: 0.15 ± 12.7 x 0.05.
-    assert difference_table(two).splitlines()[2:] == ["| ADDA | +0.150 | -0.485 to +0.785 | 2 |"]
+    assert difference_table(streams).splitlines()[2:] == ["| ADDA | +0.150 | -0.485 to +0.785 | 2 |"]
 
 
 def test_fine_tuning_on_no_labels_is_the_source_network() -> None:

@@ -48,7 +48,7 @@ def test_one_thing_grows_at_a_time() -> None:
 
 
 def test_the_rank_of_a_case_is_the_rank_of_its_transforms() -> None:
-    assert set(rpt_method(replace(CASES["lenet"], rank=5)).two.ranks().values()) == {(5, 5)}
+    assert set(rpt_method(replace(CASES["lenet"], rank=5)).streams.ranks().values()) == {(5, 5)}
 
 
 def test_points_are_appended_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,9 @@ def test_only_transforms_of_the_same_linear_layers_are_trained() -> None:
     images, _ = TINY.batch()
     forward(images).square().sum().backward()
     assert all(parameter.grad is not None for parameter in parameters)
-    two = forward.func
-    assert all(parameter.grad is None for parameter in two.model.parameters())
-    assert set(two.layers) == {
+    streams = forward.func
+    assert all(parameter.grad is None for parameter in streams.model.parameters())
+    assert set(streams.layers) == {
         f"blocks.{block}.{layer}" for block in range(2) for layer in ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
     }
 

@@ -100,12 +100,12 @@ def _from_adapter(path: Path, base: Path | None, device: str, trust_code: bool) 
     if weights is not None and not whole:
         load_weights(network, weights)
     try:
-        two = load(network, path)
+        streams = load(network, path)
     except ModelError as error:
         if whole or weights is not None:
             raise
         raise ModelError(f"{error} This adapter does not carry its base: name the file with --base.") from None
-    return _deployed(two.merge_and_unload(), config, device)
+    return _deployed(streams.merge_and_unload(), config, device)
 
 
 def _base_weights(adapter: Path, base: Path | None) -> Path | None:

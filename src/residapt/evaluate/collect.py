@@ -24,22 +24,22 @@ def plain_streams(network: nn.Module, features: str | None) -> TwoStream:
 
 
 def collect(
-    two: TwoStream, held_out: Labelled, target: Images, *, target_stream: Stream, device: torch.device
+    streams: TwoStream, held_out: Labelled, target: Images, *, target_stream: Stream, device: torch.device
 ) -> Evidence:
     """Logits and features of both domains, in order."""
-    with evaluating(two):
-        source = outputs_of(two, held_out.images, "source", device)
-        found = outputs_of(two, target, target_stream, device)
+    with evaluating(streams):
+        source = outputs_of(streams, held_out.images, "source", device)
+        found = outputs_of(streams, target, target_stream, device)
     return Evidence(source[0], held_out.labels, source[1], *found)
 
 
 def outputs_of(
-    two: TwoStream, images: Images, stream: Stream, device: torch.device, batch_size: int = 64
+    streams: TwoStream, images: Images, stream: Stream, device: torch.device, batch_size: int = 64
 ) -> tuple[Tensor, Tensor]:
     """Logits and features of all images, in order, on the CPU."""
     logits, features = [], []
     for x in batches_of(images, batch_size):
-        outputs = two.outputs(x.to(device), stream=stream)
+        outputs = streams.outputs(x.to(device), stream=stream)
         logits.append(outputs.logits.float().cpu())
         features.append(_narrow(outputs.features.float().cpu()))
     return torch.cat(logits), torch.cat(features)

@@ -35,27 +35,27 @@ class ADDA(AdaptingMethod):
     """A fixed source network, a target network of its own, and the domain classifier between them."""
 
     name = "adda"
-    two: SeparateStreams
+    streams: SeparateStreams
     trains_source = False
 
-    def __init__(self, two: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
+    def __init__(self, streams: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
         super().__init__(config)
-        self.two, self.adversary = two, adversary
-        two.model.requires_grad_(False)
+        self.streams, self.adversary = streams, adversary
+        streams.model.requires_grad_(False)
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Mapping loss of the target network and the domain classifier's own."""
         batch, inner = self.changed(batch), self.adversary.inner
         counts = self.source_weights(batch.labels)
-        with torch.no_grad(), _evaluation_mode(self.two.model):
-            source = self.two.outputs(batch.source, stream="source", inner=inner)
-        target = self.two.outputs(batch.target, stream="target", inner=inner)
+        with torch.no_grad(), _evaluation_mode(self.streams.model):
+            source = self.streams.outputs(batch.source, stream="source", inner=inner)
+        target = self.streams.outputs(batch.target, stream="target", inner=inner)
         found = self._mapping(source, target, counts)
         assert found.own is not None
         parts = {"confusion": found.network, "domain": found.own}
         weights = {"confusion": self.pull * self.config.discrepancy.weight_at(progress)}
         if batch.few is not None and batch.few_labels is not None:
-            parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
+            parts["target_class"] = functional.cross_entropy(self.streams(batch.few, stream="target"), batch.few_labels)
             weights["target_class"] = self.config.few_weight
         watch = dict(found.watch)
         self.add_terms(parts, weights, watch, batch=batch, source=source, target=target, progress=progress)
@@ -80,7 +80,7 @@ class ADDA(AdaptingMethod):
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""
         return {
-            "network": list(self.two.target_parameters.parameters()),
+            "network": list(self.streams.target_parameters.parameters()),
             "transform": [],
             "adversary": list(self.adversary.parameters()),
         }
@@ -101,7 +101,7 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
 @register("adda")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> ADDA:
     """ADDA: a target network that a domain classifier takes for the fixed source network. Tzeng et al. 2017."""
-    two = SeparateStreams(model, config.transform)
-    adversary = build_own_discrepancy(config.discrepancy, "flip", two, example, method="adda")
+    streams = SeparateStreams(model, config.transform)
+    adversary = build_own_discrepancy(config.discrepancy, "flip", streams, example, method="adda")
     assert isinstance(adversary, Adversarial)  # every other kind has been rejected
-    return ADDA(two, adversary, config)
+    return ADDA(streams, adversary, config)

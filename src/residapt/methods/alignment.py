@@ -29,15 +29,15 @@ class Alignment(AdaptingMethod):
     name = "alignment"
 
     def __init__(
-        self, two: TwoStream, discrepancy: Discrepancy | None, config: MethodConfig, *, select_ranks: bool
+        self, streams: TwoStream, discrepancy: Discrepancy | None, config: MethodConfig, *, select_ranks: bool
     ) -> None:
         super().__init__(config)
-        self.two, self.discrepancy = two, discrepancy
+        self.streams, self.discrepancy = streams, discrepancy
         self.select_ranks = select_ranks and config.rank.weight > 0
         if not config.train_source:
-            two.model.requires_grad_(False)
+            streams.model.requires_grad_(False)
 
-        self.started_with = two.ranks()
+        self.started_with = streams.ranks()
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -56,12 +56,12 @@ class Alignment(AdaptingMethod):
         """Eq. 4, with the parts by name."""
         batch = self.changed(batch)
         counts = self.source_weights(batch.labels)
-        residuals = self.two.residuals()
-        source, target = self.two.both(batch.source, batch.target, residuals=residuals, inner=self.inner)
+        residuals = self.streams.residuals()
+        source, target = self.streams.both(batch.source, batch.target, residuals=residuals, inner=self.inner)
         parts: dict[str, Tensor] = {"class": weighted_cross_entropy(source.logits, batch.labels, counts)}
         weights: dict[str, float] = {}
         if batch.few is not None and batch.few_labels is not None:
-            few = self.two.outputs(batch.few, stream="target", residuals=residuals)
+            few = self.streams.outputs(batch.few, stream="target", residuals=residuals)
             parts["target_class"] = functional.cross_entropy(few.logits, batch.few_labels)
             weights["target_class"] = self.config.few_weight
         watch = self._add_discrepancy(parts, weights, source, target, counts, progress)
@@ -70,7 +70,7 @@ class Alignment(AdaptingMethod):
         )
         for name, (weight, part) in self.more_losses(batch, source, target).items():
             parts[name], weights[name] = part, weight
-        energy = self.two.energy(residuals)
+        energy = self.streams.energy(residuals)
         if energy is not None:
             parts["stream"], weights["stream"] = stream_loss(energy), self.config.stream_weight
             watch["energy"] = energy
@@ -97,10 +97,10 @@ class Alignment(AdaptingMethod):
 
     def _penalty(self) -> Tensor:
         items = []
-        for name in self.two.layers:
-            transform = self.two.transform(name)
+        for name in self.streams.layers:
+            transform = self.streams.transform(name)
             if isinstance(transform, ResidualTransform) and transform.alive:
-                items.append(grouped_core(transform, *self.two.source_tensors(name), self.two.start_size(name)))
+                items.append(grouped_core(transform, *self.streams.source_tensors(name), self.streams.start_size(name)))
         return rank_penalty(items, self.config.rank.group_weights)
 
     def further_losses(self) -> Iterator[Tensor]:
@@ -111,7 +111,7 @@ class Alignment(AdaptingMethod):
         """Rank selection when it is due (Algorithm 1, lines 3-6), and what every method does."""
         changes = []
         if self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step):
-            changes = shrink(self.two, self.config.rank, optimizer)
+            changes = shrink(self.streams, self.config.rank, optimizer)
         return changes + super().after_step(step, optimizer)
 
     def notices(self) -> list[str]:
@@ -120,7 +120,7 @@ class Alignment(AdaptingMethod):
 
     def _idle_ranks(self) -> list[str]:
         had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())
-        if not self.select_ranks or not had_ranks or self.two.ranks() != self.started_with:
+        if not self.select_ranks or not had_ranks or self.streams.ranks() != self.started_with:
             return []
         rank = self.config.rank
         return [

@@ -55,11 +55,11 @@ class AdaptingMethod(Method):
 
     def meet(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights."""
-        like = next(self.two.model.parameters())
+        like = next(self.streams.model.parameters())
         trains = self.trains_source and self.config.train_source
         self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
         if self.config.average.decay > 0:
-            self.two.average = StreamAverage(self.two)
+            self.streams.average = StreamAverage(self.streams)
 
     def changed(self, batch: Batch) -> Batch:
         """The batch with the source images augmented, if ``augment`` is set."""
@@ -104,7 +104,7 @@ class AdaptingMethod(Method):
             part = self._information(gather_features(target.logits))
             found["information"] = (info.weight_at(progress), part)
         if self._is_consistent(progress):
-            changed = self.two.outputs(self._view(batch), stream="target", residuals=residuals).logits
+            changed = self.streams.outputs(self._view(batch), stream="target", residuals=residuals).logits
             part = consistency(target.logits, changed, other.kind, other.threshold)
             since = (progress - other.start) / (1 - other.start)
             found["consistency"] = (other.weight * ramp(since, other.gamma), part)
@@ -140,8 +140,8 @@ class AdaptingMethod(Method):
         """Estimate the prior and average the weights, when they are due."""
         self._refresh_prior(step)
         settings = self.config.average
-        if self.two.average is not None and step % settings.every == 0 and self._progress >= settings.start:
-            self.two.average.update(self.two, settings.decay**settings.every)
+        if self.streams.average is not None and step % settings.every == 0 and self._progress >= settings.start:
+            self.streams.average.update(self.streams, settings.decay**settings.every)
         return []
 
     def _refresh_prior(self, step: int) -> None:

@@ -26,18 +26,18 @@ class SourceOnly(Method):
 
     name = "source_only"
 
-    def __init__(self, two: TwoStream, change: Change | None = None) -> None:
+    def __init__(self, streams: TwoStream, change: Change | None = None) -> None:
         super().__init__()
-        self.two, self.change = two, change
+        self.streams, self.change = streams, change
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Classification loss on the source."""
         images = batch.source if self.change is None else self.change(batch.source)
-        return weighted_sum({"class": functional.cross_entropy(self.two(images), batch.labels)}, {})
+        return weighted_sum({"class": functional.cross_entropy(self.streams(images), batch.labels)}, {})
 
     def predict(self, x: Tensor, stream: Stream = "target") -> Tensor:
         """Both domains go through the source network, its batch-norm statistics included."""
-        logits: Tensor = self.two(x, stream="source")
+        logits: Tensor = self.streams(x, stream="source")
         return logits
 
 
@@ -58,14 +58,14 @@ class FineTune(Method):
 
     name = "fine_tune"
 
-    def __init__(self, two: TwoStream) -> None:
+    def __init__(self, streams: TwoStream) -> None:
         super().__init__()
-        self.two = two
+        self.streams = streams
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Classification loss on the labelled target images."""
         images, labels = _labelled_target(batch, self.name)
-        logits = self.two(images, stream="target")
+        logits = self.streams(images, stream="target")
         return weighted_sum({"target_class": functional.cross_entropy(logits, labels)}, {})
 
 
@@ -80,14 +80,14 @@ class Pooled(SourceOnly):
 
     name = "pooled"
 
-    def __init__(self, two: TwoStream, few_weight: float) -> None:
-        super().__init__(two)
+    def __init__(self, streams: TwoStream, few_weight: float) -> None:
+        super().__init__(streams)
         self.few_weight = few_weight
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """One classification loss over one batch of both."""
         images, labels = _labelled_target(batch, self.name)
-        logits = self.two(torch.cat([batch.source, images]))
+        logits = self.streams(torch.cat([batch.source, images]))
         each = functional.cross_entropy(logits, torch.cat([batch.labels, labels]), reduction="none")
         weights = torch.ones_like(each)
         weights[len(batch.labels) :] = self.few_weight

@@ -48,7 +48,7 @@ class DSN(Alignment):
 
     def __init__(
         self,
-        two: TwoStream,
+        streams: TwoStream,
         discrepancy: Discrepancy,
         config: MethodConfig,
         *,
@@ -56,7 +56,7 @@ class DSN(Alignment):
         shape: torch.Size,
         width: int,
     ) -> None:
-        super().__init__(two, discrepancy, config, select_ranks=False)
+        super().__init__(streams, discrepancy, config, select_ranks=False)
         self.layer = layer
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.discrepancy.seed)
@@ -78,9 +78,9 @@ class DSN(Alignment):
             return super().losses(batch, progress)
         batch = self.changed(batch)
         counts = self.source_weights(batch.labels)
-        parts = {"class": weighted_cross_entropy(self.two(batch.source), batch.labels, counts)}
+        parts = {"class": weighted_cross_entropy(self.streams(batch.source), batch.labels, counts)}
         if batch.few is not None and batch.few_labels is not None:
-            parts["target_class"] = functional.cross_entropy(self.two(batch.few, stream="target"), batch.few_labels)
+            parts["target_class"] = functional.cross_entropy(self.streams(batch.few, stream="target"), batch.few_labels)
         return weighted_sum(parts, {"target_class": self.config.few_weight})
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
@@ -107,12 +107,12 @@ class DSN(Alignment):
 @register("dsn")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> DSN:
     """Domain Separation Networks: private and shared features, and a decoder that needs both. Bousmalis et al. 2016."""
-    two = shared_streams(model, config)
-    layer = resolve_layer(two, config.dsn.layer or PENULTIMATE, example)
+    streams = shared_streams(model, config)
+    layer = resolve_layer(streams, config.dsn.layer or PENULTIMATE, example)
     assert layer is not None
-    width = probe(two, example, (layer,)).inner[layer].flatten(1).shape[1]
-    discrepancy = build_discrepancy(config.discrepancy, "reversal", two, example)
-    made = DSN(two, discrepancy, config, layer=layer, shape=example.shape[1:], width=width)
+    width = probe(streams, example, (layer,)).inner[layer].flatten(1).shape[1]
+    discrepancy = build_discrepancy(config.discrepancy, "reversal", streams, example)
+    made = DSN(streams, discrepancy, config, layer=layer, shape=example.shape[1:], width=width)
     made.private.to(example)
     made.decoder.to(example)
     return made

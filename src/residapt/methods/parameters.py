@@ -43,7 +43,7 @@ def count_parameters(method: Method) -> ParameterCount:
         domain_classifier=_size(p for m in method.modules() if isinstance(m, DomainClassifier) for p in m.parameters()),
         total_training=total,
         trained=_size(p for group in groups.values() for p in group if p.requires_grad),
-        deployed=_size(method.two.model.parameters()),
+        deployed=_size(method.streams.model.parameters()),
     )
 
 

@@ -93,12 +93,12 @@ def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:
 
 
 @torch.no_grad()
-def probe(two: TwoStream, example: Tensor, inner: tuple[str, ...] = ()) -> Outputs:
+def probe(streams: TwoStream, example: Tensor, inner: tuple[str, ...] = ()) -> Outputs:
     """One evaluation pass, to learn the widths of features and logits; nothing in the model changes."""
-    modes = {module: module.training for module in two.modules()}
-    two.eval()
+    modes = {module: module.training for module in streams.modules()}
+    streams.eval()
     try:
-        return two.outputs(example[:2], stream="source", inner=inner)
+        return streams.outputs(example[:2], stream="source", inner=inner)
     finally:
         for module, mode in modes.items():
             module.training = mode

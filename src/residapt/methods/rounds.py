@@ -118,8 +118,8 @@ def in_rounds(first: Round, adapt: Callable[[Round], Method], target: Images) ->
 
 def _agreement(method: Method, target: Images, entry: dict[str, Any]) -> float:
     sample = Part(target, subset(len(target), SAMPLE, seed=0))
-    with evaluating(method.two):
-        logits, features = outputs_of(method.two, sample, "target", next(method.parameters()).device)
+    with evaluating(method.streams):
+        logits, features = outputs_of(method.streams, sample, "target", next(method.parameters()).device)
     # Every process must choose the same round.
     found = float(from_main(torch.tensor(cluster_agreement(logits, functional.normalize(features, dim=1)))))
     entry["agreement"] = round(found, 5)

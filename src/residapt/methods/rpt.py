@@ -35,9 +35,9 @@ class FixedRPT(RPT):
 
 
 def _build(kind: type[R], model: nn.Module, config: MethodConfig, example: Tensor, *, select_ranks: bool) -> R:
-    two = TwoStream(model, config.transform, example=example)
-    discrepancy = build_discrepancy(config.discrepancy, "flip", two, example)
-    return kind(two, discrepancy, config, select_ranks=select_ranks)
+    streams = TwoStream(model, config.transform, example=example)
+    discrepancy = build_discrepancy(config.discrepancy, "flip", streams, example)
+    return kind(streams, discrepancy, config, select_ranks=select_ranks)
 
 
 @register("rpt")

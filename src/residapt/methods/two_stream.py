@@ -34,18 +34,18 @@ class TwoStreamNetwork(Alignment):
     """Separate weights for chosen layers, tied by a regulariser, and a discrepancy."""
 
     name = "two_stream"
-    two: SeparateStreams
+    streams: SeparateStreams
 
-    def __init__(self, two: SeparateStreams, discrepancy: Discrepancy, config: MethodConfig) -> None:
-        super().__init__(two, discrepancy, config, select_ranks=False)
-        like = next(two.model.parameters())
-        count = len(two.separate_layers)
+    def __init__(self, streams: SeparateStreams, discrepancy: Discrepancy, config: MethodConfig) -> None:
+        super().__init__(streams, discrepancy, config, select_ranks=False)
+        like = next(streams.model.parameters())
+        count = len(streams.separate_layers)
         self.a = nn.Parameter(torch.ones(count, dtype=like.dtype, device=like.device))
         self.b = nn.Parameter(torch.zeros(count, dtype=like.dtype, device=like.device))
 
     def more_losses(self, batch: Batch, source: Outputs, target: Outputs) -> dict[str, tuple[float, Tensor]]:
         r"""The regulariser :math:`\sum_j r_w`, where any layer is separate."""
-        if not self.two.separate_layers:
+        if not self.streams.separate_layers:
             return {}
         return {"weights": (self.config.two_stream.weight, self.regulariser())}
 
@@ -53,15 +53,15 @@ class TwoStreamNetwork(Alignment):
         r""":math:`\sum_{j \in \Omega} r_w(\theta_j^s, \theta_j^t)`; weights and biases are one vector."""
         distance = exponential_distance if self.config.two_stream.regulariser == "exponential" else squared_distance
         terms = []
-        for j, names in enumerate(self.two.separate_layers.values()):
-            theta_s = torch.cat([self.two.model.get_parameter(name).flatten() for name in names])
-            theta_t = torch.cat([self.two.target_parameter(name).flatten() for name in names])
+        for j, names in enumerate(self.streams.separate_layers.values()):
+            theta_s = torch.cat([self.streams.model.get_parameter(name).flatten() for name in names])
+            theta_t = torch.cat([self.streams.target_parameter(name).flatten() for name in names])
             terms.append(distance(theta_s, theta_t, self.a[j], self.b[j]))
         return torch.stack(terms).sum()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Both networks are the network; a and b relate their weights, as a transform does."""
-        network = [*self.two.model.parameters(), *self.two.target_parameters.parameters()]
+        network = [*self.streams.model.parameters(), *self.streams.target_parameters.parameters()]
         adversary = [] if self.discrepancy is None else list(self.discrepancy.parameters())
         return {"network": network, "transform": [self.a, self.b], "adversary": adversary}
 
@@ -69,5 +69,5 @@ class TwoStreamNetwork(Alignment):
 @register("two_stream")
 def build(model: nn.Module, config: MethodConfig, example: Tensor) -> TwoStreamNetwork:
     """Two-stream network: related weights for each domain in some layers, and MMD. arXiv 1603.06432."""
-    two = SeparateStreams(model, config.transform, config.two_stream.layers)
-    return TwoStreamNetwork(two, build_discrepancy(config.discrepancy, "rbf_mmd", two, example), config)
+    streams = SeparateStreams(model, config.transform, config.two_stream.layers)
+    return TwoStreamNetwork(streams, build_discrepancy(config.discrepancy, "rbf_mmd", streams, example), config)

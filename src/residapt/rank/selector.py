@@ -31,24 +31,24 @@ class RankChange:
 
 
 @torch.no_grad()
-def shrink(two: TwoStream, config: RankConfig, optimizer: Optimizer | None = None) -> list[RankChange]:
+def shrink(streams: TwoStream, config: RankConfig, optimizer: Optimizer | None = None) -> list[RankChange]:
     """One proximal step on every layer that still has a rank; gives the layers whose ranks fell."""
     changes = []
-    for name in two.layers:
-        transform = two.transform(name)
+    for name in streams.layers:
+        transform = streams.transform(name)
         if not isinstance(transform, ResidualTransform) or not transform.alive:
             continue
         before = transform.ranks
-        item = grouped_core(transform, *two.source_tensors(name), two.start_size(name))
+        item = grouped_core(transform, *streams.source_tensors(name), streams.start_size(name))
         if not bool(torch.isfinite(item.core).all()):
             raise TrainingError(
                 f"layer '{name}': its transform contains NaN or infinity after the last optimiser step. "
                 "Lower train.transform.lr or set train.clip = 1."
             )
-        kept = _shrink_layer(transform, *two.source_tensors(name), item, config)
+        kept = _shrink_layer(transform, *streams.source_tensors(name), item, config)
         prune_transform(transform, *kept, optimizer)
-        if two.average is not None:
-            prune_transform(two.average.mean.transform(name), *kept, None)
+        if streams.average is not None:
+            prune_transform(streams.average.mean.transform(name), *kept, None)
         if transform.ranks != before:
             changes.append(RankChange(name, before, transform.ranks))
     return changes

@@ -98,7 +98,7 @@ class ScoresAlong(Callback):
 
     def _scores(self, method: Method, stream: Stream) -> dict[str, float]:
         device = next(method.parameters()).device
-        evidence = collect(method.two, self.held_out, self.target, target_stream=stream, device=device)
+        evidence = collect(method.streams, self.held_out, self.target, target_stream=stream, device=device)
         return scores_of(evidence, QUICK if self.select in ("last", *QUICK) else (*QUICK, self.select))
 
     def _record(self, method: Method, step: int, values: dict[str, float], stream: Stream) -> None:

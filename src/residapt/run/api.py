@@ -48,7 +48,7 @@ class AdaptedRun:
     @property
     def streams(self) -> TwoStream:
         """The adapted two-stream network, whatever the verdict."""
-        return self._finished.method.two
+        return self._finished.method.streams
 
     @property
     def source(self) -> nn.Module:

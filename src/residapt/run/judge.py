@@ -69,7 +69,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
 def _evidence(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
     plain = plain_streams(source, setup.config.method_config.transform.features)
     before = collect(plain, setup.held_out, setup.seen, target_stream="source", device=setup.device)
-    after = collect(method.two, setup.held_out, setup.seen, target_stream="target", device=setup.device)
+    after = collect(method.streams, setup.held_out, setup.seen, target_stream="target", device=setup.device)
     return before, after
 
 
@@ -122,7 +122,7 @@ def _summary(
         scores={name: (first[name], second[name]) for name in first if name in second},
         accuracies=scored.accuracies,
         detections=scored.detections,
-        ranks=layer_ranks(adapted.method.two),
+        ranks=layer_ranks(adapted.method.streams),
         parameters=_parameters(adapted.method),
         frequencies=_frequencies(setup, old, new, adapted.method),
         changed=changed_predictions(old, new, setup.target, setup.sample, setup.classes, setup.input),
@@ -137,19 +137,19 @@ def _summary(
     )
 
 
-def layer_ranks(two: TwoStream) -> list[LayerRanks]:
+def layer_ranks(streams: TwoStream) -> list[LayerRanks]:
     """Ranks at the start, which follow from the settings, and now."""
     found = []
-    for name, after in two.ranks().items():
-        layer = two.layers[name]
-        start = build_transform(layer, two.model.get_parameter(layer.weight).to("meta"), two.config)
-        outputs, inputs = two.source_tensors(name)[0].shape
+    for name, after in streams.ranks().items():
+        layer = streams.layers[name]
+        start = build_transform(layer, streams.model.get_parameter(layer.weight).to("meta"), streams.config)
+        outputs, inputs = streams.source_tensors(name)[0].shape
         found.append(LayerRanks(layer=name, shape=(outputs, inputs), before=start.ranks, after=after))
     return found
 
 
 def _parameters(method: Method) -> dict[str, int]:
-    network = _count(method.two.model)
+    network = _count(method.streams.model)
     groups = {name: sum(p.numel() for p in parameters) for name, parameters in method.groups().items()}
     return {
         "network": network,
@@ -185,7 +185,7 @@ def _write(finished: Finished, run: RunDirectory) -> None:
         shutil.rmtree(run.rejected, ignore_errors=True)
         model, adapter = run.model, run.adapter
     write_model(finished.adapted(), model, setup.metadata)
-    if type(finished.method.two) is TwoStream:
+    if type(finished.method.streams) is TwoStream:
         write_adapter(finished, adapter, overwrite=True)
     write_summary(finished.summary, run.summary)
     write_report(run)
@@ -195,7 +195,7 @@ def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:
     """The adapter on the source network, which it carries where training has changed it."""
     setup = finished.setup
     save_pretrained(
-        finished.method.two,
+        finished.method.streams,
         folder,
         metadata=setup.metadata,
         base="included" if setup.config.method_config.train_source else "reference",

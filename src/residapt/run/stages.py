@@ -156,15 +156,15 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
-        load_weights(trainer.method.two.model, run.source)
-        return merge_and_unload(trainer.method.two)
+        load_weights(trainer.method.streams.model, run.source)
+        return merge_and_unload(trainer.method.streams)
     every = max(1, settings.steps // setup.config.pretrain.checks)
     patience = setup.config.pretrain.patience
     stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
-    return merge_and_unload(trainer.method.two)
+    return merge_and_unload(trainer.method.streams)
 
 
 def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:

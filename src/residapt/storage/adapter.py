@@ -36,7 +36,7 @@ from residapt.transform import build_transform
 
 
 def save_pretrained(
-    two: TwoStream,
+    streams: TwoStream,
     path: Path | str,
     *,
     metadata: AdapterMetadata,
@@ -63,23 +63,23 @@ def save_pretrained(
         >>> load(network, "camera-7").ranks() == streams.ranks()
         True
     """
-    if type(two) is not TwoStream:
+    if type(streams) is not TwoStream:
         raise ModelError(
-            f"{type(two).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
-            "Save the merged network: merge_and_unload(two)."
+            f"{type(streams).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
+            "Save the merged network: streams.merge_and_unload()."
         )
     path = Path(path)
     if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"adapter '{path}' exists already. Choose another folder, or give overwrite=True.")
-    two = two.at_rest()
-    records = _describe_source(two.model, base, original)
-    blob = safetensors.torch.save(_collect(two, records))
+    streams = streams.eval_model()
+    records = _describe_source(streams.model, base, original)
+    blob = safetensors.torch.save(_collect(streams, records))
     config = AdapterConfig(
         **{name: getattr(metadata, name) for name in AdapterMetadata.model_fields},
         base=base,
         weights_sha256=hashlib.sha256(blob).hexdigest(),
-        transform=two.config,
-        layers=tuple(_describe_layer(two, name) for name in two.layers),
+        transform=streams.config,
+        layers=tuple(_describe_layer(streams, name) for name in streams.layers),
         tensors=records,
     )
     text = config.model_dump_json(indent=1)
@@ -109,15 +109,15 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
         standardised(body)
     # Built with ranks 0, since the starting factors would be replaced.
     trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
-    two = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
+    streams = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
     for parameter in trained:  # shared with the given model, which frozen stages must not change
         parameter.requires_grad_(True)
-    two.config = config.transform
-    _check_layers(two, config, what)
-    used = {*carried, *_load_statistics(two, tensors, what), *_load_transforms(two, config, tensors, what)}
+    streams.config = config.transform
+    _check_layers(streams, config, what)
+    used = {*carried, *_load_statistics(streams, tensors, what), *_load_transforms(streams, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
         raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
-    return two.eval()
+    return streams.eval()
 
 
 def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
@@ -133,12 +133,12 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
         raise ModelError(f"'{file}' is not a valid safetensors file: {error}. Get the adapter again.") from None
 
 
-def _collect(two: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
-    own = named_tensors(two.model)
+def _collect(streams: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
+    own = named_tensors(streams.model)
     tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in two.statistics.named().items()}
-    for name in two.layers:
-        tensors |= {f"transform.{name}.{key}": factor for key, factor in two.transform(name).named_parameters()}
+    tensors |= {f"target.{name}": tensor for name, tensor in streams.statistics.named().items()}
+    for name in streams.layers:
+        tensors |= {f"transform.{name}.{key}": factor for key, factor in streams.transform(name).named_parameters()}
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
@@ -155,10 +155,10 @@ def _describe_source(model: nn.Module, base: Base, original: Mapping[str, str] |
     return records
 
 
-def _describe_layer(two: TwoStream, name: str) -> LayerRecord:
-    layer, transform = two.layers[name], two.transform(name)
-    start = build_transform(layer, two.model.get_parameter(layer.weight).to("meta"), two.config)
-    outputs, inputs = two.source_tensors(name)[0].shape
+def _describe_layer(streams: TwoStream, name: str) -> LayerRecord:
+    layer, transform = streams.layers[name], streams.transform(name)
+    start = build_transform(layer, streams.model.get_parameter(layer.weight).to("meta"), streams.config)
+    outputs, inputs = streams.source_tensors(name)[0].shape
     return LayerRecord(
         name=name,
         shape=(outputs, inputs),
@@ -170,8 +170,8 @@ def _describe_layer(two: TwoStream, name: str) -> LayerRecord:
     )
 
 
-def _check_layers(two: TwoStream, config: AdapterConfig, what: str) -> None:
-    found, listed = list(two.layers), [record.name for record in config.layers]
+def _check_layers(streams: TwoStream, config: AdapterConfig, what: str) -> None:
+    found, listed = list(streams.layers), [record.name for record in config.layers]
     if found != listed:
         one_sided = [n for n in found if n not in listed] + [n for n in listed if n not in found]
         odd = (one_sided + found + listed)[0]  # the same names in another order, or one of them twice
@@ -179,17 +179,17 @@ def _check_layers(two: TwoStream, config: AdapterConfig, what: str) -> None:
             f"{what}: its list of layers does not follow from its settings; the first to differ is '{odd}'."
         )
     for record in config.layers:
-        shape, has_bias = tuple(two.source_tensors(record.name)[0].shape), two.transform(record.name).has_bias
+        shape, has_bias = tuple(streams.source_tensors(record.name)[0].shape), streams.transform(record.name).has_bias
         if (shape, has_bias) != (record.shape, record.has_bias):
             raise ModelError(
                 f"{what}: layer '{record.name}' is listed as {record.shape}, but the network's is {shape}."
             )
 
 
-def _load_transforms(two: TwoStream, config: AdapterConfig, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+def _load_transforms(streams: TwoStream, config: AdapterConfig, tensors: Mapping[str, Tensor], what: str) -> set[str]:
     used = set()
     for record in config.layers:
-        transform, like = two.transform(record.name), two.source_tensors(record.name)[0]
+        transform, like = streams.transform(record.name), streams.source_tensors(record.name)[0]
         for key, shape in record.shapes(config.transform.form).items():
             name = f"transform.{record.name}.{key}"
             setattr(transform, key, nn.Parameter(_require(tensors, name, shape, what).to(like)))
@@ -198,8 +198,8 @@ def _load_transforms(two: TwoStream, config: AdapterConfig, tensors: Mapping[str
 
 
 @torch.no_grad()
-def _load_statistics(two: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
-    statistics = two.statistics.named()
+def _load_statistics(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+    statistics = streams.statistics.named()
     for name, own in statistics.items():
         own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
     return {f"target.{name}" for name in statistics}

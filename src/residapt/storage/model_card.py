@@ -23,9 +23,9 @@ _USE = """## How to use it
 ```python
 import residapt
 
-two = residapt.load(model, "this-folder/")  # model: the base network with its weights
-logits = two(images, stream="target")
-network = two.merge_and_unload()            # a plain torch.nn.Module for this domain
+streams = residapt.load(model, "this-folder/")  # model: the base network with its weights
+logits = streams(images, stream="target")
+network = streams.merge_and_unload()        # a plain torch.nn.Module for this domain
 ```
 """
 

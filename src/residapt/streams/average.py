@@ -25,10 +25,10 @@ class StreamAverage(nn.Module):
     updates: Tensor
     mean: TwoStream
 
-    def __init__(self, two: TwoStream) -> None:
+    def __init__(self, streams: TwoStream) -> None:
         super().__init__()
-        self.mean = copy.deepcopy(two).requires_grad_(False)
-        device = next(two.parameters()).device
+        self.mean = copy.deepcopy(streams).requires_grad_(False)
+        device = next(streams.parameters()).device
         self.register_buffer("updates", torch.zeros((), dtype=torch.long, device=device))
 
     @property
@@ -37,10 +37,10 @@ class StreamAverage(nn.Module):
         return bool(self.updates > 0)
 
     @torch.no_grad()
-    def update(self, two: TwoStream, decay: float) -> None:
+    def update(self, streams: TwoStream, decay: float) -> None:
         """Take in the present weights; the first ones are taken as they are."""
         keep = decay if self.begun else 0.0
-        present = _tensors(two)
+        present = _tensors(streams)
         for name, mean in _tensors(self.mean).items():
             new = present[name].to(mean)
             if mean.is_floating_point():
@@ -50,6 +50,6 @@ class StreamAverage(nn.Module):
         self.updates += 1
 
 
-def _tensors(two: TwoStream) -> dict[str, Tensor]:
+def _tensors(streams: TwoStream) -> dict[str, Tensor]:
     """Parameters and buffers, each once: a tied one must not be averaged twice."""
-    return {**dict(two.named_parameters()), **dict(two.named_buffers())}
+    return {**dict(streams.named_parameters()), **dict(streams.named_buffers())}

@@ -12,30 +12,30 @@ from residapt.streams.two_stream import TwoStream
 
 
 @torch.no_grad()
-def merge_and_unload(two: TwoStream, example: Tensor | None = None, *, tolerance: float = 1e-4) -> nn.Module:
+def merge_and_unload(streams: TwoStream, example: Tensor | None = None, *, tolerance: float = 1e-4) -> nn.Module:
     """A copy of the network with the target weights and statistics baked in.
 
     With an ``example`` batch the result is compared with the live target stream, and refused if it differs by more
     than ``tolerance`` relative to the largest logit.
     """
-    two = two.at_rest()
-    merged = copy.deepcopy(two.model)
+    streams = streams.eval_model()
+    merged = copy.deepcopy(streams.model)
     own = {**dict(merged.named_parameters()), **dict(merged.named_buffers())}
-    for name, tensor in two.target_state().items():
+    for name, tensor in streams.target_state().items():
         own[name].copy_(tensor)
     if example is not None:
-        check_merge(two, merged, example, tolerance)
+        check_merge(streams, merged, example, tolerance)
     return merged
 
 
 @torch.no_grad()
-def check_merge(two: TwoStream, merged: nn.Module, example: Tensor, tolerance: float) -> None:
+def check_merge(streams: TwoStream, merged: nn.Module, example: Tensor, tolerance: float) -> None:
     """Refuse a merged module whose logits differ from the live target stream's."""
-    modes = {module: module.training for root in (two, merged) for module in root.modules()}
-    two.eval()
+    modes = {module: module.training for root in (streams, merged) for module in root.modules()}
+    streams.eval()
     merged.eval()
     try:
-        live, plain = two(example, stream="target"), merged(example)
+        live, plain = streams(example, stream="target"), merged(example)
         plain = getattr(plain, "logits", plain)
         difference = float((live - plain).abs().max() / live.abs().max().clamp_min(1.0))
     finally:

@@ -97,7 +97,7 @@ class TwoStream(nn.Module):
         self.paired: bool | None = None
         """Whether one call of the network serves both streams in training; None before the first, which finds out."""
         self.average: StreamAverage | None = None
-        """Averaged weights, which take the place of the present ones outside of training; see :meth:`at_rest`."""
+        """Averaged weights, which take the place of the present ones outside of training; see :meth:`eval_model`."""
         self.checkpointing: tuple[str, ...] = ()
         """Blocks whose activations are computed again in the backward pass; see :meth:`checkpoint_blocks`."""
         self._watched = False
@@ -181,7 +181,7 @@ class TwoStream(nn.Module):
         left, _ = start_ranks(self.layers[name], outputs, inputs, self.config)
         return float(self.config.column_norm / max(left, 1) ** 0.5)
 
-    def at_rest(self) -> TwoStream:
+    def eval_model(self) -> TwoStream:
         """What predicts outside of training, is merged and saved: the averaged weights if there are, or these."""
         return self.average.mean if self.average is not None and self.average.begun else self
 
@@ -231,7 +231,7 @@ class TwoStream(nn.Module):
         """Logits and features of one stream; ``inner`` names modules, ``name:input`` what a module is given."""
         if stream not in ("source", "target"):
             raise ConfigError(f"stream must be 'source' or 'target', got {stream!r}.")
-        if not self.training and (rest := self.at_rest()) is not self:
+        if not self.training and (rest := self.eval_model()) is not self:
             return rest.outputs(x, *args, stream=stream, inner=inner, **kwargs)
         with ExitStack() as stack:
             caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))

@@ -136,7 +136,7 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
         scaler=trainer.engine.scaler.state_dict(),
         callbacks={owner: state.values for owner, state in states.items()},
         recovery=recovery,
-        paired=method.two.paired,
+        paired=method.streams.paired,
     )
     return record, tensors
 
@@ -158,7 +158,7 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
         trainer.recovery.restore(record.recovery, parts["recovery"])
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"its record of recoveries cannot be read: {error!r}.") from error
-    trainer.method.two.paired = record.paired
+    trainer.method.streams.paired = record.paired
     trainer.callback_states = _callback_states(record.callbacks, parts["callback"])
     trainer.pending += _changes(record.train, trainer.config.model_dump(mode="json"))
 

@@ -100,7 +100,7 @@ class HealthMonitor(Callback):
 
     def on_ranks(self, method: Method, step: int, changes: list[RankChange]) -> None:
         """Is a transform left?"""
-        self._note(all_shared(method.two.ranks()))
+        self._note(all_shared(method.streams.ranks()))
 
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""

@@ -39,7 +39,7 @@ class Method(Predictor, ABC):
     """A way to adapt: what is trained, the loss of one step, and what happens between steps."""
 
     name: str
-    two: TwoStream
+    streams: TwoStream
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 
@@ -49,14 +49,14 @@ class Method(Predictor, ABC):
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
-        network, transform = list(self.two.model.parameters()), list(self.two.transforms.parameters())
+        network, transform = list(self.streams.model.parameters()), list(self.streams.transforms.parameters())
         known = {id(parameter) for parameter in (*network, *transform)}
         others = [parameter for parameter in self.own_parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}
 
     def own_parameters(self) -> list[nn.Parameter]:
         """All parameters but those of averages, which nothing trains."""
-        averages = [] if self.two.average is None else self.two.average.parameters()
+        averages = [] if self.streams.average is None else self.streams.average.parameters()
         left_out = {id(parameter) for parameter in averages}
         return [parameter for parameter in self.parameters() if id(parameter) not in left_out]
 
@@ -92,9 +92,9 @@ class Method(Predictor, ABC):
 
     def predict(self, x: Tensor, stream: Stream = "target") -> Tensor:
         """Logits of one stream."""
-        logits: Tensor = self.two(x, stream=stream)
+        logits: Tensor = self.streams(x, stream=stream)
         return logits
 
     def target_model(self) -> nn.Module:
         """The plain network for the target domain."""
-        return merge_and_unload(self.two)
+        return merge_and_unload(self.streams)

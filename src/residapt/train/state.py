@@ -31,9 +31,9 @@ def method_tensors(method: Method) -> dict[str, Tensor]:
 @torch.no_grad()
 def load_method(method: Method, tensors: Mapping[str, Tensor], optimizer: Optimizer | None = None) -> None:
     """Bring a method to the given state; transforms get their pruned shapes first, in the optimiser as well."""
-    _fit_transforms(method.two, tensors, "two.", optimizer)
-    if method.two.average is not None:
-        _fit_transforms(method.two.average.mean, tensors, "two.average.mean.", None)
+    _fit_transforms(method.streams, tensors, "streams.", optimizer)
+    if method.streams.average is not None:
+        _fit_transforms(method.streams.average.mean, tensors, "streams.average.mean.", None)
     own = method_tensors(method)
     if unknown := sorted(set(tensors) - set(own)):
         raise ModelError(f"'{unknown[0]}' is not in this network. Resume with the model and method of the run.")
@@ -85,14 +85,14 @@ def _moment(parameter: nn.Parameter, tensor: Tensor, what: str) -> Tensor:
     return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
 
 
-def _fit_transforms(two: TwoStream, tensors: Mapping[str, Tensor], where: str, optimizer: Optimizer | None) -> None:
-    for name in two.layers:
-        transform: nn.Module = two.transform(name)
+def _fit_transforms(streams: TwoStream, tensors: Mapping[str, Tensor], where: str, optimizer: Optimizer | None) -> None:
+    for name in streams.layers:
+        transform: nn.Module = streams.transform(name)
         if not isinstance(transform, ResidualTransform):
             continue  # the vector form is never pruned
         prefix = f"{where}transforms.{name.replace('.', '/')}."
-        layer = two.layers[name]
-        start = build_transform(layer, two.model.get_parameter(layer.weight).to("meta"), two.config)
+        layer = streams.layers[name]
+        start = build_transform(layer, streams.model.get_parameter(layer.weight).to("meta"), streams.config)
         assert isinstance(start, ResidualTransform)
         shapes = _shapes(start, tensors, prefix, name)
         for factor, shape in shapes.items():

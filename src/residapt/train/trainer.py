@@ -77,8 +77,8 @@ class Trainer:
         method.meet(pair, classes)
         split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
-            method.two.checkpoint_blocks()
-        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.two.model, example.source[:2])
+            method.streams.checkpoint_blocks()
+        self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.streams.model, example.source[:2])
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
@@ -265,7 +265,7 @@ class Trainer:
         return self.engine.average_values({name: float(value.detach()) for name, value in named.items()})
 
     def _info(self, losses: Losses) -> StepInfo:
-        return StepInfo(self.step, self.config.steps, self._values(losses), self.method.two.ranks())
+        return StepInfo(self.step, self.config.steps, self._values(losses), self.method.streams.ranks())
 
 
 def _works_on_images(module: nn.Module) -> bool:

@@ -16,16 +16,16 @@ from residapt.transform import LayerMatrix, Residual, ResidualTransform
 def factored(inputs: int, outputs: int, *, bias: bool = True) -> tuple[TwoStream, FactoredWeight, Residual]:
     torch.manual_seed(0)
     linear = nn.Linear(inputs, outputs, bias=bias).double()
-    two = TwoStream(linear, left_rank=3, right_rank=2)
-    residual = two.residuals()["model"]
+    streams = TwoStream(linear, left_rank=3, right_rank=2)
+    residual = streams.residuals()["model"]
     assert isinstance(residual, Residual)
-    return two, FactoredWeight(WeightRecipe(two.layers["model"], linear.weight, residual)), residual
+    return streams, FactoredWeight(WeightRecipe(streams.layers["model"], linear.weight, residual)), residual
 
 
-def gradients(two: TwoStream, loss: Tensor) -> dict[str, Tensor]:
-    two.zero_grad()
+def gradients(streams: TwoStream, loss: Tensor) -> dict[str, Tensor]:
+    streams.zero_grad()
     loss.backward()
-    return {name: p.grad.clone() for name, p in two.named_parameters() if p.grad is not None}
+    return {name: p.grad.clone() for name, p in streams.named_parameters() if p.grad is not None}
 
 
 @given(
@@ -33,17 +33,17 @@ def gradients(two: TwoStream, loss: Tensor) -> dict[str, Tensor]:
 )
 def test_factored_and_dense_forms_are_equal(inputs: int, outputs: int, rows: int, bias: bool, extra: bool) -> None:
     """Batches on both sides of CN/(C+N) rows, where the cheaper form changes, and inputs of three dimensions."""
-    two, weight, residual = factored(inputs, outputs, bias=bias)
+    streams, weight, residual = factored(inputs, outputs, bias=bias)
     x = torch.randn(rows, *([2] if extra else []), inputs, dtype=torch.float64)
-    shift = two.model.bias if bias else None
+    shift = streams.model.bias if bias else None
     found = functional.linear(x, weight, shift)
-    mine = gradients(two, found.square().sum() + residual.energy())
-    fresh = two.residuals()
-    dense = functional.linear(x, two.target_state(fresh)["weight"], shift)
+    mine = gradients(streams, found.square().sum() + residual.energy())
+    fresh = streams.residuals()
+    dense = functional.linear(x, streams.target_state(fresh)["weight"], shift)
     torch.testing.assert_close(found, dense)
-    energy = two.energy(fresh)
+    energy = streams.energy(fresh)
     assert energy is not None
-    theirs = gradients(two, dense.square().sum() + energy)
+    theirs = gradients(streams, dense.square().sum() + energy)
     assert mine.keys() == theirs.keys()
     for name, gradient in mine.items():
         torch.testing.assert_close(gradient, theirs[name])
@@ -60,18 +60,18 @@ def test_both_forms_are_reached(rows: int, form: str, monkeypatch: pytest.Monkey
 
 def test_source_rows_get_the_source_weight() -> None:
     for rows in (1, 500):
-        two, weight, _ = factored(30, 20)
+        streams, weight, _ = factored(30, 20)
         source, target = (torch.randn(rows, 30, dtype=torch.float64) for _ in range(2))
         bias = torch.randn(20, dtype=torch.float64)
         found = weight.linear((source, target), (bias, None))
-        torch.testing.assert_close(found[0], functional.linear(source, two.model.weight, bias))
-        torch.testing.assert_close(found[1], functional.linear(target, two.target_state()["weight"]))
+        torch.testing.assert_close(found[0], functional.linear(source, streams.model.weight, bias))
+        torch.testing.assert_close(found[1], functional.linear(target, streams.target_state()["weight"]))
 
 
 def test_anything_but_linear_sees_a_dense_tensor() -> None:
     """Networks read, slice and transpose weights; each of these must see the target's."""
-    two, weight, _ = factored(4, 3)
-    expected = two.target_state()["weight"]
+    streams, weight, _ = factored(4, 3)
+    expected = streams.target_state()["weight"]
     torch.testing.assert_close(weight + 0, expected)
     torch.testing.assert_close(weight.T, expected.T)
     torch.testing.assert_close(weight[1:], expected[1:])
@@ -86,9 +86,9 @@ def test_anything_but_linear_sees_a_dense_tensor() -> None:
 
 
 def test_a_dense_use_is_differentiated_through_the_factors() -> None:
-    two, weight, _ = factored(4, 3)
-    mine = gradients(two, (weight * 2).square().sum())
-    theirs = gradients(two, (two.target_state()["weight"] * 2).square().sum())
+    streams, weight, _ = factored(4, 3)
+    mine = gradients(streams, (weight * 2).square().sum())
+    theirs = gradients(streams, (streams.target_state()["weight"] * 2).square().sum())
     assert {"model.weight", "transforms.model.A1", "transforms.model.B2", "transforms.model.D"} <= set(mine)
     for name, gradient in mine.items():
         torch.testing.assert_close(gradient, theirs[name])
@@ -98,16 +98,18 @@ def test_a_dense_use_is_differentiated_through_the_factors() -> None:
 @pytest.mark.parametrize("frozen", [True, False])
 def test_both_forms_give_the_same_gradients_with_a_frozen_source(rows: int, frozen: bool) -> None:
     torch.manual_seed(0)
-    two = TwoStream(nn.Sequential(nn.Linear(12, 10), nn.Tanh(), nn.Linear(10, 3)).double(), left_rank=2, right_rank=3)
-    two.model.requires_grad_(not frozen)
+    streams = TwoStream(
+        nn.Sequential(nn.Linear(12, 10), nn.Tanh(), nn.Linear(10, 3)).double(), left_rank=2, right_rank=3
+    )
+    streams.model.requires_grad_(not frozen)
     x = torch.randn(rows, 12, dtype=torch.float64, requires_grad=True)
     found = []
     for cheaper in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(FactoredWeight, "_dense_is_cheaper", lambda self, rows, cheaper=cheaper: cheaper)
-            two.train()
-            loss = two(x, stream="target").square().sum()
-        wanted = [p for p in two.parameters() if p.requires_grad]
+            streams.train()
+            loss = streams(x, stream="target").square().sum()
+        wanted = [p for p in streams.parameters() if p.requires_grad]
         found.append(torch.autograd.grad(loss, [x, *wanted], allow_unused=True))
     for dense, factored in zip(*found, strict=True):
         assert (dense is None) == (factored is None)

@@ -19,17 +19,19 @@ KINDS = ["linear", "conv3d", "conv_transpose2d", "grouped_transpose", "attention
 RANKS = {"left_rank": 3, "right_rank": 2}
 
 
-def one_by_one(two: TwoStream, source: Tensor, target: Tensor, inner: tuple[str, ...]) -> tuple[Outputs, Outputs]:
+def one_by_one(streams: TwoStream, source: Tensor, target: Tensor, inner: tuple[str, ...]) -> tuple[Outputs, Outputs]:
     """Two separate calls, the second with dense weights: the definition."""
-    first = two.outputs(source, stream="source", inner=inner)
-    residuals = two.residuals()
-    state = two.target_state(residuals)
+    first = streams.outputs(source, stream="source", inner=inner)
+    residuals = streams.residuals()
+    state = streams.target_state(residuals)
     caught: dict[str, Tensor] = {}
     handles = [
-        two.model.get_submodule(name).register_forward_hook(lambda _m, _i, out, name=name: caught.update({name: out}))
+        streams.model.get_submodule(name).register_forward_hook(
+            lambda _m, _i, out, name=name: caught.update({name: out})
+        )
         for name in inner
     ]
-    logits = torch.func.functional_call(two.model, state, (target,))
+    logits = torch.func.functional_call(streams.model, state, (target,))
     for handle in handles:
         handle.remove()
     return first, Outputs(logits, logits, caught)
@@ -41,10 +43,10 @@ def total(outputs: tuple[Outputs, Outputs]) -> Tensor:
     return source.logits.square().sum() + 2 * target.logits.sin().sum() + (source.logits.mean() * target.logits.mean())
 
 
-def assert_same(two: TwoStream, source: Tensor, target: Tensor, inner: tuple[str, ...] = ()) -> None:
-    other = copy.deepcopy(two)
+def assert_same(streams: TwoStream, source: Tensor, target: Tensor, inner: tuple[str, ...] = ()) -> None:
+    other = copy.deepcopy(streams)
     for _ in range(2):
-        found, expected = two.both(source, target, inner=inner), one_by_one(other, source, target, inner)
+        found, expected = streams.both(source, target, inner=inner), one_by_one(other, source, target, inner)
         for mine, theirs in zip(found, expected, strict=True):
             assert type(mine.logits) is Tensor
             torch.testing.assert_close(mine.logits, theirs.logits)
@@ -53,13 +55,13 @@ def assert_same(two: TwoStream, source: Tensor, target: Tensor, inner: tuple[str
         total(found).backward()
         total(expected).backward()
     gradients = {name: p.grad for name, p in other.named_parameters()}
-    for name, parameter in two.named_parameters():
+    for name, parameter in streams.named_parameters():
         wanted = gradients[name]
         assert (parameter.grad is None) == (wanted is None), name
         if wanted is not None:
             torch.testing.assert_close(parameter.grad, wanted, msg=name)
     buffers = dict(other.named_buffers())
-    for name, buffer in two.named_buffers():
+    for name, buffer in streams.named_buffers():
         assert type(buffer) is Tensor, name
         torch.testing.assert_close(buffer, buffers[name], msg=name)
 
@@ -95,8 +97,8 @@ def test_both_with_other_settings(nets: Callable[..., Any], settings: dict[str, 
 def test_both_reads_inner_layers_and_features(nets: Callable[..., Any]) -> None:
     model, x = nets("lenet")
     assert_same(TwoStream(model, **RANKS), x, x + 0.3, inner=("conv1", "relu3"))
-    two = TwoStream(nets("lenet").model, features="relu3", **RANKS)
-    source, target = two.both(x, x + 0.3, inner=("full4:input",))
+    streams = TwoStream(nets("lenet").model, features="relu3", **RANKS)
+    source, target = streams.both(x, x + 0.3, inner=("full4:input",))
     for out in (source, target):
         assert type(out.features) is Tensor
         assert torch.equal(out.features, out.inner["full4:input"])
@@ -190,12 +192,12 @@ def test_both_equals_two_calls_for_odd_networks(kind: type[Net]) -> None:
     """Also where pairs cannot go through: statistics are then not counted twice, and nothing of them stays."""
     torch.manual_seed(0)
     model = kind().double()
-    two = TwoStream(model, **RANKS)
+    streams = TwoStream(model, **RANKS)
     x = torch.randn(4, 6, dtype=torch.float64)
-    assert_same(two, x, x.flip(0) - 1.0)
-    two.eval()
-    assert type(two(x)) is Tensor
-    assert type(two(x, stream="target")) is Tensor
+    assert_same(streams, x, x.flip(0) - 1.0)
+    streams.eval()
+    assert type(streams(x)) is Tensor
+    assert type(streams(x, stream="target")) is Tensor
     for module in model.modules():
         assert not any(isinstance(value, Pair) for value in vars(module).values())
 
@@ -212,17 +214,17 @@ def test_an_error_of_the_network_itself_is_the_networks() -> None:
 
 def test_evaluation_and_no_grad_go_one_by_one(nets: Callable[..., Any]) -> None:
     model, x = nets("transformer")
-    two = TwoStream(model, **RANKS).eval()
+    streams = TwoStream(model, **RANKS).eval()
     with torch.no_grad():
-        source, target = two.both(x, x + 1.0)
-    torch.testing.assert_close(source.logits, two(x))
-    torch.testing.assert_close(target.logits, two(x + 1.0, stream="target"))
+        source, target = streams.both(x, x + 1.0)
+    torch.testing.assert_close(source.logits, streams(x))
+    torch.testing.assert_close(target.logits, streams(x + 1.0, stream="target"))
 
 
 def test_dropout_masks_differ_between_the_streams(nets: Callable[..., Any]) -> None:
     model, x = nets("dropout")
-    two = TwoStream(model, **RANKS)
-    source, target = two.both(x, x, inner=("1",))
+    streams = TwoStream(model, **RANKS)
+    source, target = streams.both(x, x, inner=("1",))
     zero = [out.inner["1"] == 0 for out in (source, target)]
     assert bool(zero[0].any())
     assert not torch.equal(zero[0], zero[1])

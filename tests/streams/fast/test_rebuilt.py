@@ -26,14 +26,14 @@ def network(channels: int, kernel: int, groups: int, *, last: bool) -> TwoStream
         nn.Flatten(),
         nn.Linear(2 * channels, 3),
     )
-    two = TwoStream(layers.double(), left_rank=3, right_rank=2)
-    return two.to(memory_format=torch.channels_last) if last else two
+    streams = TwoStream(layers.double(), left_rank=3, right_rank=2)
+    return streams.to(memory_format=torch.channels_last) if last else streams
 
 
-def gradients(two: TwoStream, x: Tensor, weights: dict[str, Tensor] | None = None) -> list[Tensor]:
+def gradients(streams: TwoStream, x: Tensor, weights: dict[str, Tensor] | None = None) -> list[Tensor]:
     x = x.clone().requires_grad_()
-    y = two(x, stream="target") if weights is None else torch.func.functional_call(two.model, weights, (x,))
-    return list(torch.autograd.grad(y.square().sum(), [x, *two.parameters()]))
+    y = streams(x, stream="target") if weights is None else torch.func.functional_call(streams.model, weights, (x,))
+    return list(torch.autograd.grad(y.square().sum(), [x, *streams.parameters()]))
 
 
 @settings(max_examples=25)
@@ -41,27 +41,27 @@ def gradients(two: TwoStream, x: Tensor, weights: dict[str, Tensor] | None = Non
     channels=st.sampled_from([2, 4, 6]), kernel=st.integers(1, 3), groups=st.sampled_from([1, 2]), last=st.booleans()
 )
 def test_gradients_are_those_of_dense_weights(channels: int, kernel: int, groups: int, last: bool) -> None:
-    two = network(channels, kernel, groups, last=last).train()
+    streams = network(channels, kernel, groups, last=last).train()
     x = torch.randn(4, 2, 5, 5, dtype=torch.float64)
-    dense = two.target_state()
-    for mine, plain in zip(gradients(two, x), gradients(two, x, dense), strict=True):
+    dense = streams.target_state()
+    for mine, plain in zip(gradients(streams, x), gradients(streams, x, dense), strict=True):
         torch.testing.assert_close(mine, plain)
 
 
 def test_the_backward_pass_keeps_no_target_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = network(4, 3, 1, last=False).train()
+    streams = network(4, 3, 1, last=False).train()
     kept, pack = [], rebuilt.Rebuilt._pack
     monkeypatch.setattr(rebuilt.Rebuilt, "_pack", lambda self, tensor: kept.append(pack(self, tensor)) or kept[-1])
-    two(torch.randn(4, 2, 5, 5, dtype=torch.float64), stream="target")
-    weights = [two.model.get_parameter(name) for name in ("0.weight", "2.weight")]
+    streams(torch.randn(4, 2, 5, 5, dtype=torch.float64), stream="target")
+    weights = [streams.model.get_parameter(name) for name in ("0.weight", "2.weight")]
     assert kept.count(None) == len(weights)
     assert not {tensor.shape for tensor in kept if tensor is not None} & {weight.shape for weight in weights}
 
 
 def test_a_step_between_the_passes_is_refused() -> None:
-    two = network(4, 3, 1, last=False).train()
-    loss = two(torch.randn(4, 2, 5, 5, dtype=torch.float64), stream="target").sum()
+    streams = network(4, 3, 1, last=False).train()
+    loss = streams(torch.randn(4, 2, 5, 5, dtype=torch.float64), stream="target").sum()
     with torch.no_grad():
-        two.model.get_parameter("2.weight").mul_(2)
+        streams.model.get_parameter("2.weight").mul_(2)
     with pytest.raises(RuntimeError, match=r"weight of layer '2'.*changed in place"):
         loss.backward()

@@ -47,45 +47,47 @@ class Deep(nn.Module):
 
 def made(**settings: Any) -> tuple[TwoStream, Tensor, Tensor]:
     torch.manual_seed(0)
-    two = TwoStream(Deep(**settings).double(), **RANKS).train()
-    return two, torch.randn(4, 2, 5, 5, dtype=torch.float64), torch.randn(4, 2, 5, 5, dtype=torch.float64) + 1
+    streams = TwoStream(Deep(**settings).double(), **RANKS).train()
+    return streams, torch.randn(4, 2, 5, 5, dtype=torch.float64), torch.randn(4, 2, 5, 5, dtype=torch.float64) + 1
 
 
-def gradients(two: TwoStream, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+def gradients(streams: TwoStream, source: Tensor, target: Tensor) -> dict[str, Tensor]:
     torch.manual_seed(1)
-    residuals = two.residuals()
-    first, second = two.both(source, target, residuals=residuals)
-    (first.logits.square().sum() + second.logits.pow(3).sum() + two.energy(residuals)).backward()
-    return {name: parameter.grad.clone() for name, parameter in two.named_parameters() if parameter.grad is not None}
+    residuals = streams.residuals()
+    first, second = streams.both(source, target, residuals=residuals)
+    (first.logits.square().sum() + second.logits.pow(3).sum() + streams.energy(residuals)).backward()
+    return {
+        name: parameter.grad.clone() for name, parameter in streams.named_parameters() if parameter.grad is not None
+    }
 
 
-def one_by_one(two: TwoStream) -> TwoStream:
+def one_by_one(streams: TwoStream) -> TwoStream:
     """Dropout draws the same numbers only when the streams are called in the same order."""
-    two.paired = False
-    return two
+    streams.paired = False
+    return streams
 
 
 def test_gradients_and_statistics_are_those_without_checkpointing() -> None:
-    two, source, target = made()
-    other = copy.deepcopy(two)
+    streams, source, target = made()
+    other = copy.deepcopy(streams)
     assert other.checkpoint_blocks() == ("blocks.0", "blocks.1", "blocks.2")
-    expected, found = gradients(one_by_one(two), source, target), gradients(other, source, target)
+    expected, found = gradients(one_by_one(streams), source, target), gradients(other, source, target)
     assert expected.keys() == found.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, msg=name)
-    for (name, buffer), (_, own) in zip(two.named_buffers(), other.named_buffers(), strict=True):
+    for (name, buffer), (_, own) in zip(streams.named_buffers(), other.named_buffers(), strict=True):
         torch.testing.assert_close(own, buffer, msg=name)
     assert int(other.statistics.named()["blocks.0.norm.num_batches_tracked"]) == 1, "the batch is counted once"
 
 
 def test_activations_inside_blocks_are_not_kept() -> None:
-    two, source, target = made()
-    other = copy.deepcopy(two)
+    streams, source, target = made()
+    other = copy.deepcopy(streams)
     other.checkpoint_blocks()
-    assert saved_numbers(other, source, target) < 0.7 * saved_numbers(one_by_one(two), source, target)
+    assert saved_numbers(other, source, target) < 0.7 * saved_numbers(one_by_one(streams), source, target)
 
 
-def saved_numbers(two: TwoStream, source: Tensor, target: Tensor) -> int:
+def saved_numbers(streams: TwoStream, source: Tensor, target: Tensor) -> int:
     total = 0
 
     def pack(tensor: Tensor) -> Tensor:
@@ -94,49 +96,49 @@ def saved_numbers(two: TwoStream, source: Tensor, target: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        two.both(source, target)
+        streams.both(source, target)
     return total
 
 
 def test_nothing_stays_in_the_network() -> None:
-    two, source, target = made()
-    two.checkpoint_blocks()
-    gradients(two, source, target)
-    assert all("forward" not in vars(module) for module in two.model.modules())
-    assert all(not module._forward_pre_hooks for module in two.model.modules())
-    parameters = {id(parameter) for parameter in two.model.parameters()}
-    assert {id(p) for block in two.model.blocks for p in block.parameters()} <= parameters
-    two.eval()
-    torch.testing.assert_close(two.merge_and_unload(target).eval()(target), two(target, stream="target"))
+    streams, source, target = made()
+    streams.checkpoint_blocks()
+    gradients(streams, source, target)
+    assert all("forward" not in vars(module) for module in streams.model.modules())
+    assert all(not module._forward_pre_hooks for module in streams.model.modules())
+    parameters = {id(parameter) for parameter in streams.model.parameters()}
+    assert {id(p) for block in streams.model.blocks for p in block.parameters()} <= parameters
+    streams.eval()
+    torch.testing.assert_close(streams.merge_and_unload(target).eval()(target), streams(target, stream="target"))
 
 
 @pytest.mark.parametrize("how", ["reentrant", "not reentrant"])
 def test_a_network_that_recomputes_by_itself_is_refused(how: str) -> None:
-    two, source, target = made(how=how)
+    streams, source, target = made(how=how)
     source.requires_grad_(True)
     with pytest.raises(ModelError, match=r"calls torch.utils.checkpoint around 'blocks.0.conv'.*train.checkpointing"):
-        two.both(source, target)
-    two, _, target = made(how=how)
+        streams.both(source, target)
+    streams, _, target = made(how=how)
     with pytest.raises(ModelError, match=r"train\.checkpointing"):
-        two(target, stream="target")
+        streams(target, stream="target")
 
 
 def test_what_the_refusal_is_good_for() -> None:
     """Without it, blocks are computed again with the source's weights, which torch finds out much later, if at all."""
-    two, target = made(dropout=0.0, how="not reentrant")[0], made()[2]
-    two._watched = True
-    loss = two(target, stream="target").square().sum()
+    streams, target = made(dropout=0.0, how="not reentrant")[0], made()[2]
+    streams._watched = True
+    loss = streams(target, stream="target").square().sum()
     with pytest.raises(torch.utils.checkpoint.CheckpointError, match="recomputation"):
         loss.backward()
 
 
 def test_evaluation_does_not_recompute(nets: Callable[..., Any]) -> None:
-    two, _, target = made()
-    two.checkpoint_blocks()
-    two.eval()
-    expected = copy.deepcopy(two)
+    streams, _, target = made()
+    streams.checkpoint_blocks()
+    streams.eval()
+    expected = copy.deepcopy(streams)
     expected.checkpointing = ()
-    assert torch.equal(two(target, stream="target"), expected(target, stream="target"))
+    assert torch.equal(streams(target, stream="target"), expected(target, stream="target"))
 
 
 def test_which_blocks(nets: Callable[..., Any]) -> None:

@@ -62,8 +62,8 @@ def hoop(centre: Vector, radius: float, thickness: float, albedo: float, corners
     low, high = (ring(centre + np.array([0.0, 0.0, z]), (radius, radius), corners) for z in (-thickness, thickness))
     wide = ring(centre, (radius + thickness, radius + thickness), corners)
     return [
-        Face(np.stack([one[i], one[(i + 1) % corners], two[(i + 1) % corners], two[i]]), albedo)
-        for one, two in ((low, high), (low, wide), (wide, high))
+        Face(np.stack([one[i], one[(i + 1) % corners], streams[(i + 1) % corners], streams[i]]), albedo)
+        for one, streams in ((low, high), (low, wide), (wide, high))
         for i in range(corners)
     ]
 

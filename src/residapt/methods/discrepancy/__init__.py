@@ -22,14 +22,14 @@ _ON_FEATURES = ("rbf_mmd", "rman", "cdan", "cdan_e")
 
 
 def build_discrepancy(
-    config: DiscrepancyConfig, default: DiscrepancyName, two: TwoStream, example: Tensor
+    config: DiscrepancyConfig, default: DiscrepancyName, streams: TwoStream, example: Tensor
 ) -> Discrepancy:
     """The discrepancy that the configuration names, or the method's own; sizes from a pass of ``example``."""
     kind = config.kind or default
-    layer = resolve_layer(two, config.layer or (PENULTIMATE if kind in _ON_FEATURES else None), example)
+    layer = resolve_layer(streams, config.layer or (PENULTIMATE if kind in _ON_FEATURES else None), example)
     if kind in ("mmd", "rbf_mmd", "mk_mmd", "coral"):
         return Moments(distance_named(kind, config), layer=layer)
-    outputs = probe(two, example, () if layer is None else (layer,))
+    outputs = probe(streams, example, () if layer is None else (layer,))
     features = outputs.features if layer is None else outputs.inner[layer].flatten(1)
     if kind in ("rman", "cdan", "cdan_e") and layer is not None:
         made: Adversarial = build_joined(kind, config, features.shape[1], outputs.logits.shape[1], layer)
@@ -49,7 +49,7 @@ def build_discrepancy(
 
 
 def build_own_discrepancy(
-    config: DiscrepancyConfig, kind: DiscrepancyName, two: TwoStream, example: Tensor, *, method: str
+    config: DiscrepancyConfig, kind: DiscrepancyName, streams: TwoStream, example: Tensor, *, method: str
 ) -> Discrepancy:
     """For a method that is its discrepancy: another kind would make its name untrue, so it is rejected."""
     if config.kind not in (None, kind):
@@ -57,4 +57,4 @@ def build_own_discrepancy(
             f"discrepancy.kind = '{config.kind}' does not go with method '{method}', which is '{kind}'. "
             f"Leave it out, or use --method rpt --discrepancy {config.kind}."
         )
-    return build_discrepancy(config, kind, two, example)
+    return build_discrepancy(config, kind, streams, example)
