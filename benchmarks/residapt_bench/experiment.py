@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-import fcntl
-import hashlib
 import resource
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from residapt.data.domains import DomainPair, Images, Labelled
@@ -23,17 +20,16 @@ from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
 from residapt.evaluate.guard import measure
 from residapt.evaluate.predict import Evaluation, accuracy
-from residapt.methods import MethodConfig
-from residapt.methods.fit import fit, make_trainer, source_pair
+from residapt.methods.fit import make_trainer
 from residapt.methods.parameters import count_parameters
 from residapt.methods.rounds import Round, in_rounds
-from residapt.storage.atomic import atomic_file
 from residapt.train import Callback, Method
-from residapt.train.curve import Curve
 from residapt_bench.digits.class_counts import with_truth
 from residapt_bench.digits.layer_choice import stream_mmd
 from residapt_bench.plan import Plan, RecordedPlan, Setup, SourceTraining
 from residapt_bench.record import BeforeAfter, DataFiles, Environment, Ranks, Record, Score, Sizes
+from residapt_bench.score_curve import ScoreCurve
+from residapt_bench.source_networks import network_hash, source_network
 
 
 @dataclass(frozen=True)
@@ -101,13 +97,14 @@ def execute(plan: Plan, *, root: Path, cache: Path, callbacks: Sequence[Callback
     """Execute a plan. The last iterate counts; labels of the target are used here, after training, only."""
     experiment = experiments()[plan.setup.kind]
     data = experiment.load(plan, root, cache)
-    network = source_network(plan, experiment, data, root, cache, callbacks)
+    network = source_network(plan, partial(experiment.network, plan, data, root), data, cache, callbacks)
     before = (
         None
         if data.compared is None
         else _evidence(plain_streams(network, plan.settings.transform.features), data, "source")
     )
-    curve = Curve([data.evaluations[0]], plan.train.evaluate_every)
+    unlabelled = None if data.compared is None else data.compared[1]
+    curve = ScoreCurve([data.evaluations[0]], plan.train.evaluate_every, unlabelled)
     started = time.monotonic()
     trained, rounds = _train(plan, network, data, (*callbacks, curve))
     method, seconds = trained.method, time.monotonic() - started
@@ -168,61 +165,6 @@ def _train(
     target = data.pair.target if data.compared is None else data.compared[1]
     method, story = in_rounds(Round(plan.settings, train), run, target)
     return _Trained(method, *sizes[-1]), story
-
-
-def source_network(
-    plan: Plan, experiment: Experiment, data: TaskData, root: Path, cache: Path, callbacks: Iterable[Callback] = ()
-) -> nn.Module:
-    """The network trained on the source, from the cache where another run has trained it already.
-
-    It is read back even by the run that trained it: weights that were just trained lie otherwise in memory, which shows
-    in the last digits of a score, and a record must not depend on who made the cache.
-    """
-    path = cache / f"source-{plan.arch.replace(':', '_')}-{_source_key(plan, data)}.safetensors"
-    with locked(path):
-        if not path.exists():
-            _train_source(plan, experiment.network(plan, data, root), data, path, callbacks)
-    network = experiment.network(plan, data, root)
-    network.load_state_dict(load_file(path))
-    return network
-
-
-def _train_source(plan: Plan, network: nn.Module, data: TaskData, path: Path, callbacks: Iterable[Callback]) -> None:
-    """Train a network on the source and write its weights."""
-    fit(
-        "source_only",
-        network,
-        source_pair(data.pair.source, data.pair.balance),
-        method=MethodConfig(augment=plan.settings.augment),
-        train=plan.source.loop(),
-        callbacks=callbacks,
-        engine=Engine(precision=plan.precision),
-    )
-    with atomic_file(path, overwrite=True) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, temporary)
-
-
-def _source_key(plan: Plan, data: TaskData) -> str:
-    parts = (plan.arch, data.source_key, plan.source, plan.settings.augment, plan.standardise, plan.precision)
-    return hashlib.sha256("/".join(map(repr, parts)).encode()).hexdigest()[:12]
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Other processes wait here until the one that makes the file is done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def network_hash(network: nn.Module) -> str:
-    """SHA-256 of all weights and buffers, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def recorded(plan: Plan) -> RecordedPlan:

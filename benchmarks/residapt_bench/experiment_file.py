@@ -20,12 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from residapt.config import Config, from_dotted, load_config, parse_override, read_toml
 from residapt.errors import ConfigError
 from residapt.methods import check_method
 from residapt.settings import Seed, Settings, merged
+from residapt_bench.digits.network_choice import By, NetworkChoice, choose_network
 from residapt_bench.digits.random_settings import random_settings
 from residapt_bench.experiment import Defaults, Experiment, experiments
 from residapt_bench.names import split_plus
@@ -65,7 +66,17 @@ class RunSet(Settings):
     random: int = Field(0, ge=0)
     """Number of variants with settings drawn at random, the same ones for every method of a seed."""
     chosen_from: str | None = None
-    """Experiment on the validation part from whose records each method takes its best settings."""
+    """Experiment from whose records each method takes its best settings: by the validation part, or by InfoMax."""
+    network_from: str | None = None
+    """Experiment of short runs from whose records the one source network of all orders is chosen."""
+    network_by: By = "rule"
+    """Whether it is chosen by the rule, or by the labels of the pair itself, as an oracle."""
+
+    @model_validator(mode="after")
+    def _one_network(self) -> RunSet:
+        if self.network_from is not None and self.varied != "order":
+            raise ValueError('network_from starts all runs from one network: set varied = "order"')
+        return self
 
     def variants(self, seed: int) -> Iterator[Variant]:
         """The settings to run with one seed; without variants, those of the set itself."""
@@ -120,10 +131,15 @@ class ExperimentFile(Settings):
         """Every run, once; ``changes`` come after all other settings. Seeds are outside, so comparisons come early."""
         found: dict[str, Plan] = {}
         for runs in self.runs:
-            chosen = _chosen(runs, results)
-            for plan in _plans(runs, changes or {}, chosen):
+            chosen, networks = _chosen(runs, results), _networks(runs, results)
+            for plan in _plans(runs, changes or {}, chosen, networks):
                 found.setdefault(plan.key(), plan)
         return sorted(found.values(), key=lambda plan: plan.seed)
+
+    def without_choices(self) -> ExperimentFile:
+        """The same runs with what other experiments' records decide left open, to count and to check them."""
+        runs = tuple(each.model_copy(update={"chosen_from": None, "network_from": None}) for each in self.runs)
+        return self.model_copy(update={"runs": runs})
 
 
 def read_experiment(path: Path) -> ExperimentFile:
@@ -146,10 +162,13 @@ def experiment_of(task: str) -> Experiment:
 
 
 def best_settings(records: Sequence[Record]) -> dict[str, Choice]:
-    """For each method the settings with the highest mean precision on the validation part, over the seeds."""
+    """For each method the settings with the highest mean of what may choose, over the seeds.
+
+    That is the precision on the validation part where a task has one, and InfoMax where it has none.
+    """
     found: dict[str, dict[str, list[Record]]] = {}
     for record in records:
-        if isinstance(record.plan.setup, DroneSetup) and record.plan.setup.part == "validation":
+        if not isinstance(record.plan.setup, DroneSetup) or record.plan.setup.part == "validation":
             found.setdefault(record.plan.full_name, {}).setdefault(record.plan.note, []).append(record)
     if not found:
         raise ConfigError("the records have no runs on the validation part; run those first.")
@@ -157,7 +176,7 @@ def best_settings(records: Sequence[Record]) -> dict[str, Choice]:
 
 
 class Choice(NamedTuple):
-    """The settings that a method has on the validation part."""
+    """The settings that a method takes."""
 
     values: Mapping[str, Any]
     tries: int
@@ -165,21 +184,40 @@ class Choice(NamedTuple):
 
 
 def _best(variants: Mapping[str, Sequence[Record]]) -> Choice:
-    means = {note: statistics.fmean(run.precision("validation") for run in runs) for note, runs in variants.items()}
+    means = {note: statistics.fmean(_merit(run) for run in runs) for note, runs in variants.items()}
     plan = variants[max(means, key=lambda note: means[note])][0].plan
     return Choice(merged({"train": plan.train}, plan.settings), len(variants))
+
+
+def _merit(run: Record) -> float:
+    """What settings may be chosen by."""
+    return run.precision("validation") if isinstance(run.plan.setup, DroneSetup) else run.label_free["infomax"][1]
 
 
 def _chosen(runs: RunSet, results: Path) -> dict[str, Choice]:
     if runs.chosen_from is None:
         return {}
-    file = results / f"{runs.chosen_from}.jsonl"
+    return best_settings(_records(results, runs.chosen_from, "settings"))
+
+
+def _networks(runs: RunSet, results: Path) -> dict[str, NetworkChoice]:
+    """The one source network of each task, where all runs start from one."""
+    if runs.network_from is None:
+        return {}
+    records = _records(results, runs.network_from, "a network")
+    return {task: choose_network(records, task, runs.network_by) for task in runs.tasks}
+
+
+def _records(results: Path, name: str, what: str) -> list[Record]:
+    file = results / f"{name}.jsonl"
     if not file.is_file():
-        raise ConfigError(f"there are no records '{file}' to choose settings from; run that experiment first.")
-    return best_settings(read_records([file]))
+        raise ConfigError(f"there are no records '{file}' to choose {what} from; run that experiment first.")
+    return read_records([file])
 
 
-def _plans(runs: RunSet, changes: Mapping[str, Any], chosen: Mapping[str, Choice]) -> Iterator[Plan]:
+def _plans(
+    runs: RunSet, changes: Mapping[str, Any], chosen: Mapping[str, Choice], networks: Mapping[str, NetworkChoice]
+) -> Iterator[Plan]:
     for seed in runs.seeds:
         for variant in runs.variants(seed):
             for task in runs.tasks:
@@ -187,8 +225,11 @@ def _plans(runs: RunSet, changes: Mapping[str, Any], chosen: Mapping[str, Choice
                     choice = chosen.get(name, Choice({}, runs.tries))
                     settings = _merged_all([choice.values, runs.set, variant.changes, changes])
                     plan = _plan(runs, task, name, settings)
-                    own = {"note": variant.note, "swept": variant.swept, "tries": choice.tries}
-                    yield plan.model_copy(update=own).with_seed(seed)
+                    own = {"note": variant.note, "swept": variant.swept, "tries": max(choice.tries, runs.tries)}
+                    plan = plan.model_copy(update=own)
+                    if task in networks:
+                        plan = plan.with_network(networks[task].seed, networks[task].sha256)
+                    yield plan.with_seed(seed)
 
 
 def _plan(runs: RunSet, task: str, name: str, changes: Mapping[str, Any]) -> Plan:

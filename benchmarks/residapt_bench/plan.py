@@ -122,6 +122,8 @@ class PlanBase(Settings):
     """Mixed precision of the forward pass, also while the source network is trained."""
     source: SourceTraining = SourceTraining()
     """Training of the source network."""
+    network_sha256: str | None = None
+    """Hash of the weights that the run must start from; None: whatever the training of the source network gives."""
 
     @property
     def full_name(self) -> str:
@@ -164,13 +166,19 @@ class Plan(PlanBase):
         """The run of one seed: methods of one seed share the source network and the order, so runs are paired."""
         update: dict[str, Any] = {"seed": seed, "train": self.train.model_copy(update={"seed": seed})}
         if self.varied == "all":
-            seeded = {
-                name: getattr(self.settings, name).model_copy(update={"seed": seed})
-                for name in ("transform", "discrepancy")
-            }
             update["source"] = self.source.model_copy(update={"seed": seed})
-            update["settings"] = self.settings.model_copy(update=seeded)
+            update["settings"] = _seeded(self.settings, seed)
         return self.model_copy(update=update)
+
+    def with_network(self, seed: int, sha256: str | None) -> Plan:
+        """From the source network of this seed, with its start of transforms and domain classifiers."""
+        return self.model_copy(
+            update={
+                "source": self.source.model_copy(update={"seed": seed}),
+                "settings": _seeded(self.settings, seed),
+                "network_sha256": sha256,
+            }
+        )
 
 
 class RecordedPlan(PlanBase):
@@ -192,3 +200,11 @@ class RecordedPlan(PlanBase):
         for part in key.split("."):
             value = value[part]
         return value
+
+
+def _seeded(settings: MethodConfig, seed: int) -> MethodConfig:
+    """The same settings with another random start."""
+    starts = ("transform", "discrepancy")
+    return settings.model_copy(
+        update={name: getattr(settings, name).model_copy(update={"seed": seed}) for name in starts}
+    )

@@ -115,7 +115,7 @@ class Record(Settings):
     predicted: str = ""
     """Predicted classes of a fixed part of the unlabelled target images, a digit for each."""
     curve: tuple[dict[str, float], ...] = ()
-    """Accuracy along the run, for the record only."""
+    """Accuracy and label-free scores along the run, for the record only."""
     prior: dict[str, Any] | None = None
     """Assumed class frequencies, beside the true ones."""
     rounds: tuple[dict[str, Any], ...] = ()

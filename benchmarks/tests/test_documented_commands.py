@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -27,10 +28,12 @@ def test_a_documented_command_names_what_exists(command: tuple[str, ...]) -> Non
     name, *rest = command
     assert name in {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     if name == "run":
-        experiment = read_experiment(EXPERIMENTS / f"{rest[0]}.toml")
         chosen = rest[rest.index("--only") + 1].split(",") if "--only" in rest else []
         seeds = rest[rest.index("--seeds") + 1].split(",") if "--seeds" in rest else []
-        assert experiment.only(chosen, [int(seed) for seed in seeds])
+        names = list(itertools.takewhile(lambda word: not word.startswith("-"), rest))
+        assert names
+        for each in names:
+            assert read_experiment(EXPERIMENTS / f"{each}.toml").only(chosen, [int(seed) for seed in seeds])
     elif name == "report":
         assert rest[0] in (*KINDS, "growth")
         names = [word for word in rest[1 : rest.index("-o") if "-o" in rest else None] if not word.startswith("-")]

@@ -26,6 +26,8 @@ class View:
     methods: str
     arch: str
     note: str
+    task: str
+    score: str
 
     def show(self, shown: Any) -> None:
         """Print, or write text into the file."""
@@ -87,6 +89,20 @@ def _agreement(records: list[Record], view: View) -> None:
     view.show(agreement_table(records))
 
 
+def _networks(records: list[Record], view: View) -> None:
+    from residapt_bench.report.networks import network_report
+
+    view.show(network_report(records, view.task))
+
+
+def _restarts(records: list[Record], view: View) -> None:
+    from residapt_bench.digits.network_choice import Candidate, restart_score
+    from residapt_bench.report.restarts import restart_table
+
+    score = Candidate(view.score, 1) if view.score else restart_score(records_of(["paper-networks"]))
+    view.show(restart_table(records, score))
+
+
 def _layers(records: list[Record], view: View) -> None:
     from residapt_bench.report.layer_table import layer_table
 
@@ -127,6 +143,8 @@ KINDS: dict[str, Callable[[list[Record], View], None]] = {
     "scores": _scores,
     "agreement": _agreement,
     "layers": _layers,
+    "networks": _networks,
+    "restarts": _restarts,
     "guard": _guard,
     "curves": _curves,
     "sweeps": _sweeps,
@@ -134,7 +152,8 @@ KINDS: dict[str, Callable[[list[Record], View], None]] = {
 }
 HELP = (
     "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
-    "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), guard (verdicts "
+    "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), "
+    "networks (the rule that chooses a source network, and its choice), restarts (best of five), guard (verdicts "
     "beside the labels), curves, sweeps, labels or growth (SVG)"
 )
 
@@ -148,9 +167,11 @@ def report(
     methods: Annotated[str, typer.Option(help="Methods of curves, separated by commas, or the one of ranks.")] = "",
     arch: Annotated[str, typer.Option(help="Network of curves and sweeps.")] = "lenet",
     note: Annotated[str, typer.Option(help="Note of curves of other recipes than the common one.")] = "",
+    task: Annotated[str, typer.Option(help="Pair of networks.")] = "svhn-mnist",
+    score: Annotated[str, typer.Option(help="Score of restarts; not given: the rule's, of paper-networks.")] = "",
 ) -> None:
     """Tables, pages and figures, from records only."""
-    view = View(markdown, out, methods, arch, note)
+    view = View(markdown, out, methods, arch, note, task, score)
     if kind == "growth":
         from residapt_bench.speed.growth import growth_figure, read_growth
 
@@ -175,6 +196,7 @@ def compare(
     recipe: Annotated[str, typer.Option(help="Recipe of methods without a + behind their names.")] = "common",
     steps: Annotated[int | None, typer.Option(help="Only runs of this length, where there are several.")] = None,
     at: Annotated[int | None, typer.Option(help="Compare after so many steps of the runs, not at their end.")] = None,
+    varied: Annotated[str, typer.Option(help="What the seed changed: all, or order.")] = "all",
 ) -> None:
     """Difference of two methods over the seeds that both have, with its 95 % interval."""
     from residapt_bench.report.paired import paired_difference
@@ -185,7 +207,7 @@ def compare(
         text = picked_text(compare_variants(records, first, second), picked)
     else:
         text = paired_difference(
-            records, first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at
+            records, first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at, varied=varied
         ).text()
     console.print(text, highlight=False, soft_wrap=True)
 

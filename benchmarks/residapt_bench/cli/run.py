@@ -14,7 +14,9 @@ from residapt_bench.cli.group import CACHE, RESULTS, Cache, DataRoot, app, data_
 
 @app.command(epilog="Example: residapt bench run svhn-mnist --only rpt,dann_flip --seeds 0,1 --jobs 2")
 def run(
-    experiment: Annotated[str, typer.Argument(help="TOML file, or the name of one in benchmarks/experiments.")],
+    names: Annotated[
+        list[str], typer.Argument(help="TOML files, or names of those in benchmarks/experiments; one after the other.")
+    ],
     data: DataRoot = None,
     only: Annotated[str, typer.Option(help="Some of its methods, separated by commas.")] = "",
     seeds: Annotated[str, typer.Option(help="Some of its seeds, separated by commas.")] = "",
@@ -26,7 +28,7 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
     cache: Cache = CACHE,
 ) -> None:
-    """Execute the runs of an experiment that have no record yet, and append their records."""
+    """Execute the runs of experiments that have no record yet, and append their records."""
     from residapt.config import parse_override
     from residapt.parallel import make_engine
     from residapt.settings import merged
@@ -34,19 +36,40 @@ def run(
     from residapt_bench.progress import write_line
     from residapt_bench.runner import pending, run_plans
 
-    path = experiment_path(experiment)
     changed: dict[str, object] = {}
     for text in changes or ():
         changed = merged(changed, parse_override(text))
-    wanted = read_experiment(path).only(_listed(only), _numbers(seeds))
-    records = out or records_path(str(path))
-    plans = wanted.plans(changed, RESULTS)
-    if dry:
-        for plan in pending(plans, records):
-            write_line(plan.name(), None)
-        return
-    workers = make_engine(engine, jobs=jobs, address=address)
-    run_plans(plans, out=records, root=data_root(data), cache=cache, engine=workers)
+    paths = [experiment_path(name) for name in names]
+    experiments = [read_experiment(path).only(_listed(only), _numbers(seeds)) for path in paths]
+    for path, experiment in zip(paths, experiments, strict=True):
+        records = out or records_path(str(path))
+        plans = experiment.plans(changed, RESULTS)  # now, as it may read the records of the experiment before
+        if dry:
+            for plan in pending(plans, records):
+                write_line(plan.name(), None)
+            continue
+        workers = make_engine(engine, jobs=jobs, address=address)
+        run_plans(plans, out=records, root=data_root(data), cache=cache, engine=workers)
+
+
+@app.command(epilog="Example: residapt bench keep paper-networks --cache run-bench")
+def keep(
+    name: Annotated[str, typer.Argument(help="Experiment of short runs that a network is chosen from.")],
+    task: Annotated[str, typer.Option(help="Pair of domains.")] = "svhn-mnist",
+    cache: Cache = CACHE,
+) -> None:
+    """Keep the chosen source network and the oracle's beside the experiments: other machines start from them."""
+    from residapt.cli.app import console
+    from residapt.errors import DataError
+    from residapt_bench.cli.group import records_of
+    from residapt_bench.digits.network_choice import choose_network
+    from residapt_bench.source_networks import keep_network
+
+    records = records_of([name])
+    for choice in (choose_network(records, task), choose_network(records, task, by="labels")):
+        if choice.sha256 is None:
+            raise DataError(f"the records of '{name}' do not say which weights seed {choice.seed} has.")
+        console.print(f"Kept {keep_network(choice.sha256, cache)} ({choice.by}, seed {choice.seed})", highlight=False)
 
 
 def _listed(text: str) -> list[str]:

@@ -25,8 +25,8 @@ from residapt.data.preprocess import to_float
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec, input_spec
 from residapt.storage.atomic import atomic_file
-from residapt_bench.experiment import locked
 from residapt_bench.office31.network import CLASSES, OfficeNetwork, frozen_stages
+from residapt_bench.source_networks import locked
 
 MARGIN = 1.25
 """Images are decoded larger than the network reads them, so that a crop has pixels of its own."""

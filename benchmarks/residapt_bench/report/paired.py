@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy import stats
 
@@ -56,8 +57,11 @@ def paired_difference(
     recipe: str = "common",
     steps: int | None = None,
     at: int | None = None,
+    varied: str = "all",
 ) -> PairedDifference:
-    """Over the seeds that both methods have, where a seed changed everything (warm start, start, order).
+    """Over the seeds that both methods have; runs that should have had the same start and did not are no pair.
+
+    ``varied`` says what a seed changed: everything (warm start, start, order), or the order alone.
 
     A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
     ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
@@ -69,7 +73,7 @@ def paired_difference(
         for record in records
         if arch in (None, record.plan.arch)
         and task in (None, record.plan.task)
-        and record.plan.varied == "all"
+        and record.plan.varied == varied
         and record.plan.recipe in (recipe, "plus")
     ]
     one, other = (_runs_of(chosen, *_name_and_note(given, note)) for given in (first, second))
@@ -85,14 +89,24 @@ def paired_difference(
         if differences:
             return PairedDifference(first, second, differences)
     raise DataError(
-        f"no seed has a run of both '{first}' and '{second}'"
+        f"no seed has a run of both '{first}' and '{second}' from the same source network"
         + (f" with note '{note}'" if note else "")
         + (f" and {steps} steps." if steps is not None else ".")
     )
 
 
-Scores = dict[int, dict[int, float]]
-"""Target accuracy by number of steps and seed."""
+class _Run(NamedTuple):
+    """What is paired."""
+
+    accuracy: float
+    start: tuple[object, ...]
+    """How its source network was trained."""
+    network: str | None
+    """Hash of the weights that came of it."""
+
+
+Scores = dict[int, dict[int, _Run]]
+"""By number of steps and seed."""
 
 
 def _runs_of(records: Iterable[Record], name: str, note: str) -> list[Record]:
@@ -104,7 +118,9 @@ def _scores(records: Iterable[Record], at: int | None) -> Scores:
     for record in records:
         score = _score(record, at)
         if score is not None:
-            scores.setdefault(record.plan.steps, {})[record.plan.seed] = score
+            plan = record.plan
+            start = (plan.recipe, plan.source, plan.standardise, plan.precision)
+            scores.setdefault(plan.steps, {})[plan.seed] = _Run(score, start, record.source_sha256)
     return scores
 
 
@@ -112,10 +128,19 @@ def _differences(one: Scores, other: Scores, steps: int | None) -> dict[int, dic
     """First minus second by length and seed; the source network itself, of 0 steps, is compared with any length."""
     pairs = {max(a, b): (a, b) for a in one for b in other if a == b or 0 in (a, b)}
     return {
-        length: {seed: one[a][seed] - other[b][seed] for seed in sorted(one[a].keys() & other[b].keys())}
+        length: {
+            seed: one[a][seed].accuracy - other[b][seed].accuracy
+            for seed in sorted(one[a].keys() & other[b].keys())
+            if _same_start(one[a][seed], other[b][seed])
+        }
         for length, (a, b) in pairs.items()
         if steps in (None, length)
     }
+
+
+def _same_start(one: _Run, other: _Run) -> bool:
+    """Not when the same training gave other weights, as on another processor; records that do not say are paired."""
+    return one.start != other.start or one.network == other.network or None in (one.network, other.network)
 
 
 def _name_and_note(given: str, note: str) -> tuple[str, str]:

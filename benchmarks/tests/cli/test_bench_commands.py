@@ -13,6 +13,7 @@ from bench_support.records import digit_record, drone_record, office_record
 from bench_support.small_digits import small_digits
 from residapt_bench.cli import app
 from residapt_bench.cli.report import KINDS
+from residapt_bench.digits.network_choice import RULE_PAIRS
 from residapt_bench.drones.patches import FOLDERS
 from residapt_bench.drones.render import standin
 from residapt_bench.drones.render.standin import StandInConfig
@@ -103,7 +104,7 @@ def test_every_kind_of_report_is_made_from_records(tmp_path: Path) -> None:
     weights = {"stream_weight": 1.0, "rank": {"weight": 1.0}, "two_stream": {"layers": ["conv1"]}}
     curve = ({"step": 1000, "target_test": 70.0}, {"step": 2000, "target_test": 80.0})
     votes = dict.fromkeys(
-        ("infomax", "class_ami", "bnm", "anchored_ami", "source_accuracy", "sure_agreement", "frequency_shift",
+        ("infomax", "class_ami", "bnm", "snd", "anchored_ami", "source_accuracy", "sure_agreement", "frequency_shift",
          "lost_mass", "renamed_classes"),
         (0.5, 0.5),
     )  # fmt: skip
@@ -118,10 +119,16 @@ def test_every_kind_of_report_is_made_from_records(tmp_path: Path) -> None:
         digit_record("two_stream", 70.0, swept="two_stream.layers", note="layers conv1", stream_mmd=0.1, **common),
     )
     drones = saved(tmp_path / "drones.jsonl", drone_record("rpt", 0.5), drone_record("rpt", 0.4, labels=0))
+    runs = ((pair, seed) for pair in (*RULE_PAIRS, "svhn-mnist") for seed in range(5))
+    short = saved(
+        tmp_path / "short.jsonl",
+        *(digit_record("rpt", 70.0 + seed, task=pair, seed=seed, **common) for pair, seed in runs),
+    )
+    files = {"labels": [drones], "networks": [short], "restarts": [short, "--score", "infomax"]}
     for kind in KINDS:
         out = tmp_path / f"{kind}.out"
         written = kind in ("page", "curves", "sweeps", "labels")
-        text = bench("report", kind, drones if kind == "labels" else digits, *(("-o", str(out)) if written else ()))
+        text = bench("report", kind, *files.get(kind, [digits]), *(("-o", str(out)) if written else ()))
         assert out.is_file() if written else text.strip(), kind
 
 

@@ -14,8 +14,9 @@ from residapt.models import LeNet
 from residapt.models.input_spec import InputSpec
 from residapt.train import TrainConfig
 from residapt_bench.digits.experiment import DigitExperiment, Scale
-from residapt_bench.experiment import execute, network_hash
+from residapt_bench.experiment import execute
 from residapt_bench.plan import Plan, SourceTraining
+from residapt_bench.source_networks import network_hash
 
 needs_data = pytest.mark.skipif(not os.environ.get("RESIDAPT_DATA"), reason="RESIDAPT_DATA is not set")
 

@@ -8,6 +8,7 @@ from scipy import stats
 
 from bench_support.records import digit_record
 from residapt.errors import DataError
+from residapt_bench.plan import SourceTraining
 from residapt_bench.record import Record
 from residapt_bench.report.paired import paired_difference
 
@@ -95,3 +96,18 @@ def test_runs_can_be_compared_on_their_way():
     assert paired_difference(records, "rpt", "dann_flip", at=1000).differences == {0: 5.0, 2: 7.0}
     with pytest.raises(DataError):
         paired_difference(records, "rpt", "dann_flip", at=500)
+
+
+def test_runs_from_other_weights_of_one_seed_are_no_pair():
+    records = [
+        record("rpt", 0, 80.0, source_sha256="a", varied="order"),
+        record("rpt", 1, 81.0, source_sha256="a", varied="order"),
+        record("dann", 0, 70.0, source_sha256="a", varied="order"),
+        record("dann", 1, 72.0, source_sha256="b", varied="order"),
+    ]
+    assert paired_difference(records, "rpt", "dann", varied="order").differences == {0: 10.0}
+    other_training = [
+        record("rpt", 1, 81.0, source_sha256="a"),
+        record("dann", 1, 72.0, source_sha256="b", source=SourceTraining(steps=0)),
+    ]
+    assert paired_difference(other_training, "rpt", "dann").differences == {1: 9.0}

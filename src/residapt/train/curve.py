@@ -21,12 +21,12 @@ class Curve(Callback):
     def on_step(self, method: Method, step: int) -> None:
         """Evaluate when due."""
         if self.every and step % self.every == 0:
-            self._measure(method, step)
+            self._add(method, step)
 
     def on_end(self, method: Method, step: int) -> None:
         """Evaluate at the end, once."""
         if not self.points or self.points[-1]["step"] != step:
-            self._measure(method, step)
+            self._add(method, step)
 
     def state(self) -> CallbackState:
         """The points so far."""
@@ -36,6 +36,9 @@ class Curve(Callback):
         """Go on after the points so far."""
         self.points = [dict(point) for point in state.values["points"]]
 
-    def _measure(self, method: Method, step: int) -> None:
-        scores = {evaluation.name: accuracy(method, evaluation) for evaluation in self.evaluations}
-        self.points.append({"step": step, **scores})
+    def measure(self, method: Method) -> dict[str, float]:
+        """The numbers of one point; override it to record more."""
+        return {evaluation.name: accuracy(method, evaluation) for evaluation in self.evaluations}
+
+    def _add(self, method: Method, step: int) -> None:
+        self.points.append({"step": step, **self.measure(method)})

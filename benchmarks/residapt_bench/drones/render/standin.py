@@ -24,7 +24,7 @@ from residapt_bench.drones.render.draw import SIDE, Looks, draw_photograph, expo
 from residapt_bench.drones.render.photographs import Pixels, cut, open_grey, patches_of, plain_cut, whole
 from residapt_bench.drones.render.split import Photograph, count_split, find_photographs, split_photographs
 from residapt_bench.drones.render.view import Plane
-from residapt_bench.experiment import locked
+from residapt_bench.source_networks import locked
 
 VERSION = 1
 """Raise it when the drawing or the cutting changes: kept patches are then made anew."""
