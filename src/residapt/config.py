@@ -115,7 +115,7 @@ class Config(Settings):
     """How to adapt; `residapt methods` lists the names."""
     recipe: str = "paper"
     """Named set of settings: paper, or plus, which also fits the target's class frequencies and confident predictions
-    (docs/beyond.md). Explicit settings override it."""
+    (docs/research/beyond.md). Explicit settings override it."""
     seed: Seed = 0
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

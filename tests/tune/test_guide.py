@@ -1,4 +1,4 @@
-"""The page docs/tune.md: its commands and its Python code work as they stand."""
+"""The page docs/guide/tune.md: its commands and its Python code work as they stand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.small_study import small_request
 
 pytest.importorskip("optuna", reason="needs the extra tune")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tune.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "tune.md").read_text(encoding="utf-8")
 SMALL = shlex.split(f"--trials 1 --steps 4 --score snd --set {PRETRAIN}.steps=10 --set device=cpu --set force=true")
 """Options for a search of seconds; the last --trials counts."""
 
@@ -82,7 +82,7 @@ def test_the_python_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     network = nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Tanh(), nn.Linear(8, 3))
     (images, labels), unlabelled = made.source, made.target
     values = {"images": images, "labels": labels, "unlabelled": unlabelled, "network": network}
-    exec(compile(code, "docs/tune.md", "exec"), values)
+    exec(compile(code, "docs/guide/tune.md", "exec"), values)
     assert "discrepancy.weight" in capsys.readouterr().out
 
 

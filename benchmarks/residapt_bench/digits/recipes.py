@@ -71,7 +71,8 @@ COMMON = Recipe(
         "This library's, the same for every method: the domain classifier reads the logits "
         "(500-500, as in ADDA's code), Adam 2e-4 with beta1 0.5, 64 + 64 images, weight 0.3 with "
         "DANN's ramp, a faster domain classifier and slower transforms, source network as ADDA's but 4,000 steps, "
-        "after which its accuracy on the target no longer rises. docs/reproduction.md says how they were chosen."
+        "after which its accuracy on the target no longer rises. docs/research/reproduction.md says how "
+        "they were chosen."
     ),
     train=_adam(2_000, 64, 2e-4, 0.5).model_copy(
         update={"adversary": GroupConfig(lr=1e-3), "transform": GroupConfig(lr=5e-5)}
@@ -89,9 +90,9 @@ DIGIT_CHANGES = AugmentConfig(shift=2, rotate=10, scale=0.1, shear=0.1, contrast
 PLUS = replace(
     COMMON,
     reference=(
-        "This library's, beyond the paper: the common recipe, the parts that docs/beyond.md describes, each image "
-        "standardised by itself, source images changed as digits may be, and network and transforms that learn fast, "
-        "since the target has losses of its own to guide them. The same for every method that reads both domains."
+        "This library's, beyond the paper: the common recipe, the parts that docs/research/beyond.md describes, each "
+        "image standardised by itself, source images changed as digits may be, and network and transforms that learn "
+        "fast, since the target has losses of its own to guide them. The same for every method that reads both domains."
     ),
     train=COMMON.train.model_copy(update={"network": GroupConfig(lr=5e-4), "transform": GroupConfig(lr=1e-3)}),
     method=COMMON.method.with_parts({**RECIPES["plus"], "augment": DIGIT_CHANGES}),

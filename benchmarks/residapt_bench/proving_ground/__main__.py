@@ -1,7 +1,7 @@
 """``python -m residapt_bench.proving_ground``: list pairs, render them, look at them, write them as folders.
 
 ``record`` puts checksums and sizes into the manifest, ``measure`` records how well the source network alone does,
-and ``table`` prints what ``docs/proving-ground.md`` shows.
+and ``table`` prints what ``docs/research/proving-ground.md`` shows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many parameters each method has while it is trained: the tables of docs/methods.md.
+"""How many parameters each method has while it is trained: the tables of docs/reference/methods.md.
 
 ``python -m residapt_bench.report.parameter_table lenet``
 """

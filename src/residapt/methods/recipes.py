@@ -25,6 +25,6 @@ RECIPES: dict[str, Mapping[str, Any]] = {
 """Settings of each recipe, as nested values of :class:`residapt.config.Config`. A new recipe is a new entry here.
 
 ``paper`` is the paper's method: every setting at its default. ``plus`` also fits the class frequencies of the target
-and confident predictions (docs/beyond.md); neither random changes of source images nor standardised images are part of
-it, since which of these help depends on the images.
+and confident predictions (docs/research/beyond.md); neither random changes of source images nor standardised images are
+part of it, since which of these help depends on the images.
 """
