@@ -45,7 +45,7 @@ class RunSet(Settings):
     """Seeds; runs of one seed are paired."""
     arch: str | None = None
     """Network; None takes the benchmark's."""
-    recipe: Literal["common", "own", "plus"] = "common"
+    recipe: Literal["common", "own", "plus", "default"] = "common"
     """Recipe of methods without a ``+``."""
     varied: Literal["all", "order"] = "all"
     """What a seed changes: everything, or the order of samples only."""

@@ -106,8 +106,8 @@ class PlanBase(Settings):
     """The run's number."""
     varied: Literal["all", "order"] = "all"
     """What the seed changes: source network, initialisation and order, or the order of samples only."""
-    recipe: Literal["common", "own", "plus"] = "common"
-    """Common to all methods, a method's own as it was published, or plus."""
+    recipe: Literal["common", "own", "plus", "default"] = "common"
+    """Common to all methods, a method's own as it was published, plus, or the library's default."""
     note: str = ""
     """Name of a variant of the settings; runs with different notes are different rows of a table."""
     tries: int = 1

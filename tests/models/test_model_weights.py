@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from residapt.errors import ModelError
-from residapt.models import LeNet, build_model, load_weights, read_weights
+from residapt.models import LeNet, build_model, load_weights, read_weights, weights
 
 
 class Evil:
@@ -115,6 +116,45 @@ def test_unusable_files_are_refused(tmp_path: Path) -> None:
     save_file({}, tmp_path / "empty.safetensors")
     with pytest.raises(ModelError, match=r"conv1\.weight"):
         load_weights(LeNet(), tmp_path / "empty.safetensors")
+
+
+class Staged(nn.Module):
+    """The part of a ResNet that tells the layouts apart."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 4, 3, bias=False)
+        block = nn.Module()
+        block.conv1, block.bn1 = nn.Conv2d(4, 4, 1, stride=stride), nn.BatchNorm2d(4)
+        self.layer2 = nn.Sequential(block)
+        self.fc = nn.Linear(4, 2)
+
+
+def test_a_known_file_of_the_original_layout_is_refused_by_the_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Staged(2).state_dict()
+    state["layer2.0.bn1.num_batches_tracked"] = torch.tensor([7])
+    save_file(state, tmp_path / "w.safetensors")
+    first = hashlib.sha256(state["conv1.weight"].contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
+    assert load_weights(Staged(1), tmp_path / "w.safetensors") == (), "nobody knows this file"
+    monkeypatch.setattr(weights, "_ORIGINAL_RESNETS", frozenset({first}))
+    with pytest.raises(ModelError, match=r"w\.safetensors.*3x3"):
+        load_weights(Staged(1), tmp_path / "w.safetensors")
+    model = Staged(2)
+    assert load_weights(model, tmp_path / "w.safetensors") == ()
+    assert model.state_dict()["layer2.0.bn1.num_batches_tracked"].item() == 7
+    save_file({f"module.{name}": tensor for name, tensor in state.items()}, tmp_path / "wrapped.safetensors")
+    with pytest.raises(ModelError, match="3x3"):
+        load_weights(Staged(1), tmp_path / "wrapped.safetensors")
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("RESIDAPT_DATA"), reason="RESIDAPT_DATA is not set")
+def test_torchvisions_resnet_refuses_the_original_weights() -> None:
+    path = Path(os.environ["RESIDAPT_DATA"]) / "weights" / "resnet50_v1.safetensors"
+    with pytest.raises(ModelError, match="original ResNet-50"):
+        build_model("torchvision:resnet50", num_classes=31, weights=path)
 
 
 @pytest.mark.data

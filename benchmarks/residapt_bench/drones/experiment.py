@@ -16,6 +16,7 @@ from residapt.data.split import Part
 from residapt.errors import ConfigError
 from residapt.evaluate.metrics import OneAgainstRest, average_precision
 from residapt.evaluate.predict import Evaluation, evaluating, logits_of
+from residapt.methods.recipes import RECIPES
 from residapt.models.input_spec import input_spec
 from residapt.models.specs import build_model
 from residapt.models.standardise import standardised
@@ -54,7 +55,8 @@ class DroneExperiment:
                 f"method '{method}' learns from labelled target images; without any it is source_only. "
                 "Set setup.labels to 1 or more for it."
             )
-        return Defaults("uavnet", {**SETTINGS, "recipe": "plus" if recipe == "plus" else "paper"}, made, SOURCE)
+        name = recipe if recipe in RECIPES else "paper"
+        return Defaults("uavnet", {**SETTINGS, "recipe": name}, made, SOURCE)
 
     def load(self, plan: Plan, root: Path, cache: Path) -> TaskData:
         """The patches, drawn and cut once."""

@@ -16,6 +16,8 @@ from torch import nn
 from residapt.data.domains import DomainPair, Labelled
 from residapt.errors import ConfigError, DataError
 from residapt.evaluate.predict import Evaluation
+from residapt.methods.recipes import RECIPES
+from residapt.settings import merged
 from residapt.train import GroupConfig, Method, TrainConfig
 from residapt_bench.experiment import Defaults, TaskData, accuracy_score
 from residapt_bench.office31.images import load_domain
@@ -67,7 +69,9 @@ class OfficeExperiment:
         """The same for all pairs and methods."""
         if task not in PAIRS:
             raise ConfigError(f"there is no pair '{task}' in Office-31; pairs: {', '.join(PAIRS)}.")
-        values = {**SETTINGS, "recipe": "plus" if recipe == "plus" else "paper"}
+        values = {**SETTINGS, "recipe": recipe if recipe in RECIPES else "paper"}
+        if recipe == "default":  # is meant for every task, and comes over what was chosen for the others here
+            values = merged(values, RECIPES[recipe])
         return Defaults(ARCH, values, OfficeSetup.parse(setup, where="setup"), SOURCE)
 
     def load(self, plan: Plan, root: Path, cache: Path) -> TaskData:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from residapt_bench.proving_ground.library import build_model
@@ -23,7 +22,10 @@ INPUT = {
     "resnet50": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
 """Mean and standard deviation that the weights were trained with."""
-_SPECS = {"efficientnet_lite0": "timm:tf_efficientnet_lite0", "resnet50": "torchvision:resnet50"}
+_SPECS = {
+    "efficientnet_lite0": "timm:tf_efficientnet_lite0",
+    "resnet50": "residapt_bench.original_resnet:original_resnet50",
+}
 
 
 def build_network(pair: ProvingPair, seed: int) -> nn.Module:
@@ -46,22 +48,7 @@ def _build(pair: ProvingPair) -> nn.Module:
 
 def deep_network(kind: str, root: Path, classes: int, image_size: int | None) -> nn.Module:
     """A network with ImageNet's weights and a new classifier."""
-    if kind == "resnet50":
-        return _original_resnet(root / WEIGHTS[kind], classes)
     return build_model(_SPECS[kind], num_classes=classes, image_size=image_size, weights=root / WEIGHTS[kind])
-
-
-def _original_resnet(weights: Path, classes: int) -> nn.Module:
-    """ResNet-50 with a stage's stride in its first 1x1 convolution, as in the papers and in the weights file."""
-    network: Any = build_model(_SPECS["resnet50"], num_classes=1000)
-    for stage in (network.layer2, network.layer3, network.layer4):
-        stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
-    own = network.state_dict()
-    # The file has the counters of batch norm as vectors of one number.
-    network.load_state_dict({name: values.reshape(own[name].shape) for name, values in load_file(weights).items()})
-    network.fc = nn.Linear(network.fc.in_features, classes)
-    built: nn.Module = network
-    return built
 
 
 class SeriesNet(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "network.", "net.")
 # Auxiliary classifiers that only help training (GoogLeNet, Inception); they are built without them here.
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 _COUNTER = "num_batches_tracked"
+# First convolutions (SHA-256 of their float32 bytes) of published ResNets with the stride in a stage's first 1x1
+# convolution, as in He et al. (2016).
+_ORIGINAL_RESNETS = frozenset({"63132d4ebd1e202e14ec8a1f50541069d05629cb34312e95a6888be492b65b14"})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -46,7 +50,8 @@ def load_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
 def load_state(model: nn.Module, tensors: dict[str, Tensor], what: str) -> tuple[str, ...]:
     """The same with tensors that were read already; ``what`` names them in errors."""
     own = model.state_dict()
-    given = _strip_prefixes(tensors, own)
+    given = _plain_counters(_strip_prefixes(tensors, own))
+    _require_layout(model, given, what)
     heads = head_names(model)
     problems = difference(
         {name: tuple(t.shape) for name, t in own.items()},
@@ -120,6 +125,29 @@ def _strip_prefixes(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict
                 given = {name[len(prefix) :]: t for name, t in given.items()}
                 stripped = True
     return given
+
+
+def _plain_counters(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Batch counters that a file has as vectors of one number, as plain numbers."""
+    return {name: t.reshape(()) if name.endswith(_COUNTER) and t.numel() == 1 else t for name, t in given.items()}
+
+
+def _require_layout(model: nn.Module, given: Mapping[str, Tensor], what: str) -> None:
+    """Refuse weights that would load and compute something else.
+
+    The original ResNet-50 and torchvision's have the same tensors, but the stride of a stage in another convolution.
+    Nothing in a file says which one it is, so that files are recognised by their first convolution.
+    """
+    first, second = given.get("conv1.weight"), dict(model.named_modules()).get("layer2.0.conv1")
+    if first is None or not isinstance(second, nn.Conv2d) or second.stride != (1, 1):
+        return
+    if hashlib.sha256(first.contiguous().view(torch.uint8).numpy().data).hexdigest() in _ORIGINAL_RESNETS:
+        raise ModelError(
+            f"{what} is the original ResNet-50, with the stride of a stage in its first 1x1 convolution; this "
+            f"{type(model).__name__} has it in the 3x3 one, where the same weights give worse features without an "
+            "error. Give a factory of your own that builds the original layout (--model module:function), or weights "
+            "that were trained in this one."
+        )
 
 
 def _inside(name: str, heads: tuple[str, ...]) -> bool:
