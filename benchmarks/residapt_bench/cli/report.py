@@ -11,7 +11,7 @@ import typer
 
 from residapt.cli.app import console
 from residapt.errors import ConfigError
-from residapt_bench.cli.group import Names, app, records_of, records_path, write_text
+from residapt_bench.cli.group import EXPERIMENTS, RESULTS, Names, app, records_of, records_path, write_text
 
 if TYPE_CHECKING:
     from residapt_bench.record import Record
@@ -42,8 +42,9 @@ class View:
 
 
 def _table(records: list[Record], view: View) -> None:
-    from residapt_bench.drones.tables import all_tables, fill_in
+    from residapt_bench.drones.tables import all_tables
     from residapt_bench.office31.table import office_markdown, office_rich, office_rows
+    from residapt_bench.report.markdown import fill_in
     from residapt_bench.report.table import markdown_table, rich_tables, rows_of
 
     kind = _kind(records)
@@ -180,6 +181,24 @@ def report(
     if kind not in KINDS:
         raise ConfigError(f"there is no report '{kind}'; reports: {', '.join((*KINDS, 'growth'))}.")
     KINDS[kind](records_of(names), view)
+
+
+@app.command(epilog="Example: residapt bench paper -o docs/research/paper.md")
+def paper(
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Page with a place for each table.")] = None,
+) -> None:
+    """The paper's tables with ours beside them, as far as the records of experiments paper-... go."""
+    from residapt_bench.report.markdown import fill_in
+    from residapt_bench.report.paper import all_parts
+    from residapt_bench.report.paper_runs import read_lab
+
+    parts = all_parts(read_lab(EXPERIMENTS, RESULTS))
+    if out is None:
+        console.print("\n".join(parts.values()), highlight=False, soft_wrap=True, markup=False)
+        return
+    if not out.is_file():
+        raise ConfigError(f"there is no page '{out}' to put the tables into.")
+    write_text(out, fill_in(out.read_text(encoding="utf-8"), parts, str(out)))
 
 
 @app.command(epilog='Example: residapt bench compare svhn-mnist "rpt:by reversal" dann')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from residapt.errors import DataError
 from residapt_bench.drones.published import EARLIER, PAPER
@@ -144,18 +144,6 @@ def all_tables(records: Sequence[Record]) -> dict[str, str]:
         "tries": tuning_table,
     }
     return {name: make(records) for name, make in makers.items()}
-
-
-def fill_in(text: str, tables: Mapping[str, str], where: str) -> str:
-    """The page with each table between its marks, ``<!-- NAME -->`` and ``<!-- end NAME -->``, replaced."""
-    for name, table in tables.items():
-        start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        before, found, rest = text.partition(start)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise DataError(f"'{where}' has no place for the table '{name}': put '{start}' and '{end}' there.")
-        text = f"{before}{start}\n{table}{end}{after}"
-    return text
 
 
 def _trained(record: Record) -> int:
