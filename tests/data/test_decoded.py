@@ -30,7 +30,7 @@ def picture(path: Path, number: int) -> Path:
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     for number in range(20):
-        picture(tmp_path / "photos" / "cat dog".split()[number % 2] / f"{number:02d}.png", number)
+        picture(tmp_path / "photos" / ["cat", "dog"][number % 2] / f"{number:02d}.png", number)
     return tmp_path / "photos"
 
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from residapt.data.folders import decode_all, scan_labelled, scan_source, scan_target

@@ -83,9 +83,7 @@ class Files:
 
     def decode(self, index: int, form: InputSpec) -> Tensor:
         """The file's image."""
-        return decode_image(
-            self.paths[index], size=form.size, channels=form.channels, interpolation=form.interpolation
-        )
+        return decode_image(self.paths[index], size=form.size, channels=form.channels, interpolation=form.interpolation)
 
 
 @dataclass(frozen=True)

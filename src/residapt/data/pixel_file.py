@@ -1,12 +1,14 @@
 """Decoded images of one set on disk: a file of rows that fills as images are decoded, in any order, by any process.
 
-Each image has a slot, which belongs to one content for ever: to a name, size and time of change. A file that has changed
-is another content and gets another slot, and so does a new one. Slots come in blocks, each with the records of its
-slots before their pixels, so that the file can grow. Whoever decodes an image writes its pixels, then its record; two
-processes that decode the same one write the same bytes.
+Each image has a slot, which belongs to one content for ever: to a name, size and time of change. A file that has
+changed is another content and gets another slot, and so does a new one. Slots come in blocks, each with the records of
+its slots before their pixels, so that the file can grow. Whoever decodes an image writes its pixels, then its record;
+two processes that decode the same one write the same bytes. Pixels are read with ``pread``, not mapped: all processes
+share the copy of the operating system, and a file that has become shorter is no reason to be killed.
 
 Nothing wrong is ever read: the checksum in a record covers the pixels and the content they belong to. A process that
-was killed while it wrote, a full disk and damage leave a slot that does not fit its checksum, and the image is decoded again.
+was killed while it wrote, a full disk and damage leave a slot that does not fit its checksum, and the image is decoded
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residapt.data.cache_folder import HEADER, room_for, touch
-from residapt.data.row_file import UnusableFileError, made_header, read_header
+from residapt.data.row_file import UnusableFileError, made_header
 
 BLOCK = 1024
 """Slots whose records lie together."""
@@ -36,7 +38,7 @@ _EMPTY, _GIVEN, _THERE = range(3)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EBADF)
 
 Records = NDArray[Any]
-_open_here: weakref.WeakSet[PixelFile] = weakref.WeakSet()  # noqa: F821
+_open_here: weakref.WeakSet[PixelFile] = weakref.WeakSet()
 
 
 class PixelFile:
@@ -60,7 +62,9 @@ class PixelFile:
         weakref.finalize(self, os.close, self._descriptor)
         _open_here.add(self)
         touch(path)
-        self._most = int(room_for(path, limit, {file.path for file in _open_here}) // (self.row_bytes + _RECORD.itemsize))
+        self._most = int(
+            room_for(path, limit, {file.path for file in _open_here}) // (self.row_bytes + _RECORD.itemsize)
+        )
         self._records = np.zeros(0, _RECORD)
 
     def slots(self, contents: Sequence[bytes]) -> NDArray[np.int64]:
@@ -211,4 +215,5 @@ def _own_check(records: Records) -> NDArray[np.uint32]:
     """Checksums of records, without their own: a record that was written in part shows."""
     words = records.view("<u4").reshape(len(records), _RECORD.itemsize // 4)[:, :-1].astype(np.uint64)
     odd = 2 * np.arange(1, words.shape[1] + 1, dtype=np.uint64) ** 7 + 1
-    return ((words * odd).sum(1) % 2**32).astype(np.uint32) | 1
+    sums: NDArray[np.uint32] = ((words * odd).sum(1) % 2**32).astype(np.uint32)
+    return sums | np.uint32(1)

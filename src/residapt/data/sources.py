@@ -143,7 +143,7 @@ def open_encoded(
     train, plain = (DecodedImages(pixels, transform) for transform in reading.transforms())
     names, files = encoded.names(), encoded.paths
     everything = torch.arange(len(encoded))
-    if len(encoded) > CHECKED and not whole or not pixels.broken:
+    if (len(encoded) > CHECKED and not whole) or not pixels.broken:
         return OpenImages(train, plain, names, files, pixels=pixels), everything
     kept = torch.tensor([index not in pixels.broken for index in range(len(encoded))]).nonzero().flatten()
     chosen = kept.tolist()
