@@ -20,6 +20,7 @@ MODULES = (
     "report",
     "compare",
     "cache",
+    "suggest",
 )
 GROUPS = "residapt.commands"
 """Entry points of packages beside this one that bring a group of commands."""
