@@ -215,5 +215,5 @@ def _own_check(records: Records) -> NDArray[np.uint32]:
     """Checksums of records, without their own: a record that was written in part shows."""
     words = records.view("<u4").reshape(len(records), _RECORD.itemsize // 4)[:, :-1].astype(np.uint64)
     odd = 2 * np.arange(1, words.shape[1] + 1, dtype=np.uint64) ** 7 + 1
-    sums: NDArray[np.uint32] = ((words * odd).sum(1) % 2**32).astype(np.uint32)
-    return sums | np.uint32(1)
+    made: NDArray[np.uint32] = ((words * odd).sum(1) % 2**32).astype(np.uint32) | 1
+    return made
