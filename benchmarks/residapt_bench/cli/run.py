@@ -40,7 +40,7 @@ def run(
     for text in changes or ():
         changed = merged(changed, parse_override(text))
     paths = [experiment_path(name) for name in names]
-    experiments = [read_experiment(path).only(_listed(only), _numbers(seeds)) for path in paths]
+    experiments = [read_experiment(path).only(listed(only), numbers(seeds)) for path in paths]
     for path, experiment in zip(paths, experiments, strict=True):
         records = out or records_path(str(path))
         plans = experiment.plans(changed, RESULTS)  # now, as it may read the records of the experiment before
@@ -72,12 +72,14 @@ def keep(
         console.print(f"Kept {keep_network(choice.sha256, cache)} ({choice.by}, seed {choice.seed})", highlight=False)
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """The parts of a list separated by commas."""
     return [name for name in text.split(",") if name]
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """The whole numbers of such a list."""
     try:
-        return [int(part) for part in _listed(text)]
+        return [int(part) for part in listed(text)]
     except ValueError:
         raise ConfigError(f"--seeds {text!r}: give whole numbers separated by commas, for instance 0,1,2.") from None
