@@ -256,7 +256,12 @@ def _plan(runs: RunSet, task: str, name: str, changes: Mapping[str, Any]) -> Pla
 
 
 def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) -> Config:
-    return load_config(None, base=merged({**defaults.values, "method": method}, changes))
+    values = merged({**defaults.values, "method": method}, changes)
+    transform = dict(values.get("transform", {}))
+    frozen = transform.pop("freeze", ())  # which settings taken from a plan have here, and a configuration above
+    if frozen:
+        values.setdefault("freeze", list(frozen))
+    return load_config(None, base={**values, "transform": transform})
 
 
 def _merged_all(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

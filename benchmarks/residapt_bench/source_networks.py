@@ -73,9 +73,11 @@ def cached_path(plan: Plan, data: TaskData, cache: Path) -> Path:
 
 
 def keep_network(sha256: str, cache: Path) -> Path:
-    """Copy the cached weights that have this hash to those that come with the laboratory."""
+    """Copy the cached weights that have this hash to those that come with the laboratory, if they are not there."""
     path = kept_path(sha256)
     assert path is not None
+    if path.is_file():
+        return path
     for file in sorted(cache.glob("source-*.safetensors")):
         tensors = load_file(file)
         if state_hash(tensors) == sha256:

@@ -12,7 +12,6 @@ from residapt_bench.drones.figure import label_figure
 from residapt_bench.drones.tables import (
     all_tables,
     difference_table,
-    fill_in,
     label_rows,
     label_table,
     method_table,
@@ -20,6 +19,7 @@ from residapt_bench.drones.tables import (
     tuning_table,
 )
 from residapt_bench.record import Record
+from residapt_bench.report.markdown import fill_in
 
 
 def record(method: str, ap: float, **more: Any) -> Record:
