@@ -71,6 +71,26 @@ def test_a_recipe_is_a_set_of_settings_that_explicit_ones_override(tmp_path: Pat
     assert all(word in str(error.value) for word in ("recipe", "minus", *RECIPES))
 
 
+@pytest.mark.parametrize("given", ["conv1,layer1", ["conv1", "layer1"]])
+def test_frozen_stages_have_one_home_and_reach_the_transforms(given: object, tmp_path: Path):
+    config = Config.parse({"freeze": given, "transform": {"left_rank": 3}})
+    assert config.freeze == config.method_config.transform.freeze == ("conv1", "layer1")
+    assert "freeze" not in config.model_dump()["transform"]
+    assert "transform.freeze" not in [key for key, _, _ in describe_config(config)]
+    write_config(config, tmp_path / "config.toml")
+    assert load_config(tmp_path / "config.toml") == config
+
+
+def test_a_frozen_base_is_a_source_network_that_is_not_trained(tmp_path: Path):
+    config = Config.parse({"freeze": "base"})
+    assert not config.method_config.train_source
+    assert config.method_config.transform.freeze == ()
+    write_config(config, tmp_path / "config.toml")
+    assert load_config(tmp_path / "config.toml") == config
+    for word in ("auto", "none"):
+        assert Config.parse({"freeze": word}).method_config == Config().method_config
+
+
 def test_a_mistake_in_a_file_is_reported_with_the_file(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text("[train]\nstep = 4\n")
@@ -99,6 +119,10 @@ def test_merging_goes_to_any_depth_and_changes_neither_side():
         ("transform.nonlinearity=sigmoid", ["sigmoid(0) = 0.5", "tanh"]),
         ("transform.nonlinearity=nonsense", ["nonsense", "tanh"]),
         ("transform.ranks={conv1=[-2, 3]}", ["conv1", "[-2, 3]"]),
+        ("freeze=3", ["freeze = 3", "auto, none, base"]),
+        ("freeze=[1]", ["freeze = [1]", "auto, none, base"]),
+        ("freeze=[]", ["freeze = []", "auto, none, base"]),
+        ("transform.freeze=['conv1']", ["transform.freeze", "setting freeze"]),
         ("rank", ["key=value"]),
         ("=3", ["key=value"]),
     ],
@@ -108,6 +132,11 @@ def test_bad_settings_are_named_with_the_value_and_a_remedy(text: str, words: li
         load_config(None, [text])
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_frozen_base_cannot_be_trained():
+    with pytest.raises(ConfigError, match=r"train_source"):
+        Config.parse({"freeze": "base", "train_source": True})
 
 
 def test_a_broken_file_is_named(tmp_path: Path):

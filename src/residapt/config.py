@@ -23,6 +23,10 @@ else:
     import tomli as tomllib
 
 
+FREEZE = ("auto", "none", "base")
+"""What ``freeze`` can be besides patterns."""
+
+
 class ModelConfig(Settings):
     """The network."""
 
@@ -116,6 +120,10 @@ class Config(Settings):
     """Where to compute."""
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     """Mixed precision of the forward pass."""
+    freeze: Literal["auto", "none", "base"] | tuple[str, ...] = "auto"
+    """Which layers stay as they are. auto: as many first stages of a pre-trained network as the time allowed asks for;
+    none: no layer; patterns (``conv1``, ``layer1``): the modules of these names, in both streams, without transforms;
+    base: the whole source network, while transforms work on all layers."""
     select: str = "last"
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
@@ -142,6 +150,14 @@ class Config(Settings):
             raise ValueError(f"the recipes are {', '.join(RECIPES)}")
         return name
 
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _as_patterns(cls, freeze: Any) -> Any:
+        found = _patterns(freeze)
+        if not found or not (found in FREEZE or all(isinstance(pattern, str) for pattern in found)):
+            raise ValueError(f"write {', '.join(FREEZE)}, or name patterns of modules, separated by commas")
+        return found
+
     @model_validator(mode="before")
     @classmethod
     def _from_flat(cls, values: Any) -> Any:
@@ -151,12 +167,17 @@ class Config(Settings):
         name = values.get("recipe")
         given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
+        if isinstance(method.get("transform"), Mapping) and "freeze" in method["transform"]:
+            raise ValueError("transform.freeze is said by the setting freeze, at the top level")
+        if "freeze" in given:
+            method = _with_freeze(method, _patterns(given["freeze"]))
         return {"method_config": method, **given}
 
     @model_serializer(mode="wrap")
     def _to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         method = values.pop("method_config", {})
+        method.get("transform", {}).pop("freeze", None)  # which ``freeze`` says
         return {**values, **method}
 
     def group(self, name: str) -> Settings:
@@ -200,6 +221,25 @@ def load_config(
     for text in overrides:
         values = merged(values, parse_override(text))
     return Config.parse(values)
+
+
+def _patterns(freeze: Any) -> str | tuple[Any, ...]:
+    """One of the words, or patterns; nothing where it is neither."""
+    if isinstance(freeze, str):
+        return freeze if freeze in FREEZE else tuple(part.strip() for part in freeze.split(",") if part.strip())
+    return tuple(freeze) if isinstance(freeze, (list, tuple)) else ()
+
+
+def _with_freeze(method: dict[str, Any], freeze: Any) -> dict[str, Any]:
+    """Settings of the method with what ``freeze`` says, for there they are read."""
+    if freeze == "base":
+        if method.get("train_source"):
+            raise ValueError("freeze = 'base' keeps the source network as it is, but train_source = true trains it")
+        return {**method, "train_source": False}
+    transform = method.get("transform", {})
+    if isinstance(freeze, str) or not isinstance(transform, Mapping):
+        return method
+    return {**method, "transform": {**transform, "freeze": freeze}}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -248,6 +288,8 @@ def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     """(dotted key, value, explanation) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
+        if f"{prefix}{name}" == "transform.freeze":
+            continue  # which is set by freeze
         if isinstance(config, Settings) and name == config.inlined:
             yield from describe_config(value, prefix)
         elif isinstance(value, BaseModel):

@@ -48,7 +48,11 @@ def _explain(cls: type[BaseModel], error: ValidationError, where: str) -> Iterat
             yield f"{where}: the setting '{key}' is missing."
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            yield f"{where}: {key} = {_short(problem['input'])} cannot be used: {message}."
+            yield (
+                f"{where}: {key} = {_short(problem['input'])} cannot be used: {message}."
+                if key
+                else f"{where}: {message}."
+            )
 
 
 def _short(value: object) -> str:

@@ -58,7 +58,7 @@ def test_frozen_statistics_do_not_couple_samples(nets: Callable[..., Any]) -> No
 
 
 def test_a_pattern_that_matches_nothing_is_refused_with_near_names(nets: Callable[..., Any]) -> None:
-    with pytest.raises(ModelError, match=r"transform.freeze: the pattern 'conv9\*'.*conv"):
+    with pytest.raises(ModelError, match=r"freeze: the pattern 'conv9\*'.*conv"):
         TwoStream(nets("resnet").model, freeze=("conv9*",))
 
 

@@ -78,7 +78,7 @@ ARGUMENTS = (
     Case("plus behind no method", ADAPT + " --method rtp+", "ConfigError", ("'rtp+'",)),
     Case("layers that match nothing", ADAPT + " --set 'transform.include=[\"conv9\"]'", "ModelError", ("'conv9'",)),
     Case("layers option that matches nothing", ADAPT + " --layers conv1,cnov2", "ModelError", ("'cnov2'",)),
-    Case("frozen stages that match nothing", ADAPT + " --freeze cnov1", "ModelError", ("'cnov1'", "transform.freeze")),
+    Case("frozen stages that match nothing", ADAPT + " --freeze cnov1", "ModelError", ("'cnov1'", "freeze")),
     Case("nothing left that is not frozen", ADAPT + " --freeze '*'", "ModelError", ("'*'",)),
     Case(
         "batch in parts that are not equal",

@@ -60,7 +60,7 @@ def adapt(
     ] = None,
     freeze: Annotated[
         str | None,
-        _option("--freeze", help="Stages that neither stream changes: patterns, separated by commas.", panel=NETWORK),
+        _option("--freeze", help="auto, none, base, or stages that neither stream changes: patterns.", panel=NETWORK),
     ] = None,
     method: Annotated[
         str | None, _option("--method", help="How to adapt; residapt methods lists them.", panel=TRAINING)
@@ -109,7 +109,7 @@ def adapt(
         "model.weights": weights,
         "model.base": base,
         "transform.include": _patterns(layers),
-        "transform.freeze": _patterns(freeze),
+        "freeze": freeze,
         "method": method,
         "recipe": recipe,
         "train.steps": steps,

@@ -20,7 +20,7 @@ def frozen_names(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
         if not hits:
             near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
             raise ModelError(
-                f"transform.freeze: the pattern '{pattern}' matches none of the {len(names)} modules of "
+                f"freeze: the pattern '{pattern}' matches none of the {len(names)} modules of "
                 f"{type(model).__name__}. Modules have names like {', '.join(near)}."
             )
         found += hits
