@@ -82,7 +82,7 @@ class HealthConfig(Settings):
     """Mean domain accuracy from which the domains count as fully separated."""
     few_classes: ClassVar[float] = 0.5
     """Collapse: the effective number of predicted classes falls below this share of what it was."""
-    drift: float = Field(default=0.3, gt=0, lt=1)
+    drift: ClassVar[float] = 0.3
     """Prior drift: share of target images that would have to change class to get any known frequencies back."""
     energy: ClassVar[float] = 10.0
     """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
