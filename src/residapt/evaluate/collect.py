@@ -1,4 +1,4 @@
-"""What the label-free scores look at: outputs of a network on held-out source and unlabelled target images."""
+"""What the label-free scores are computed from: outputs of a network on held-out source and unlabelled target images."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class AdaptingMethod(Method):
         residuals: Residuals | None = None,
         progress: float,
     ) -> None:
-        """Add the terms on the target's predictions, and look at those of both domains."""
+        """Add the terms on the target's predictions, and observe those of both domains."""
         self._progress = progress
         for name, (weight, part) in self._terms(batch, target, residuals, progress).items():
             parts[name], weights[name] = part, weight

@@ -88,7 +88,7 @@ def save_checkpoint(trainer: Trainer, directory: Path) -> None:
 def restore_checkpoint(trainer: Trainer, directory: Path) -> int:
     """Bring a fresh trainer to the newest usable checkpoint, and give its step.
 
-    A damaged one is passed over for the one before, and that is told when training starts. With several processes all
+    A damaged one is skipped in favour of the one before, which is reported when training starts. With several processes all
     of them read the same one, so that the directory must be visible to all.
     """
     record, tensors = _newest_usable(trainer, directory)
@@ -148,7 +148,7 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
     for full, tensor in tensors.items():
         kind, _, name = full.partition(":")
         if kind not in parts:
-            raise ModelError(f"'{full}' belongs to nothing.")
+            raise ModelError(f"unexpected tensor '{full}'.")
         parts[kind][name] = tensor
     load_method(trainer.method, parts["method"], trainer.optimizer)
     load_optimizer(trainer.method, trainer.optimizer, parts["optimizer"], record.optimizer)

@@ -37,7 +37,7 @@ _REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary
 class HealthMonitor(Callback):
     """Watch the domain classifier, the barrier, the ranks, and predictions on a fixed sample of both domains.
 
-    Each kind of trouble is told once, and again only when it has become much worse. Looking changes nothing: a run
+    Each symptom is reported once, and again only when it has become much worse. Checks change nothing: a run
     with a monitor ends in the same weights as one without.
 
     ``source`` should be held out from training. ``before`` is the source-only network; without it the source stream
@@ -62,7 +62,7 @@ class HealthMonitor(Callback):
         self._source, self._labels = _Sample(source.images, chosen), source.labels[chosen]
         self._target = _Sample(target, subset(len(target), limit, seed=0))
         self._prior = _frequencies(source.labels, len(self.names))
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._waiting: list[str] = []
 
     def notices(self) -> list[str]:
@@ -120,7 +120,7 @@ class HealthMonitor(Callback):
         )
 
     def state(self) -> CallbackState:
-        """What has been seen and told so far."""
+        """What has been observed and reported so far."""
         values = {name: getattr(self, name) for name in _REMEMBERED}
         return CallbackState({**values, "_seen": sorted(self._seen), "_old": self._old.tolist()})
 
@@ -162,10 +162,10 @@ class HealthMonitor(Callback):
     def _note(self, symptom: Symptom | None) -> None:
         if symptom is None:
             return
-        told = self._told.get(symptom.kind)
-        if told is None or symptom.severity >= self.config.worse * told:
-            self._told[symptom.kind] = symptom.severity
-            self._waiting.append(symptom.text if told is None else f"worse than before: {symptom.text}")
+        reported = self._reported.get(symptom.kind)
+        if reported is None or symptom.severity >= self.config.worse * reported:
+            self._reported[symptom.kind] = symptom.severity
+            self._waiting.append(symptom.text if reported is None else f"worse than before: {symptom.text}")
 
 
 class _Sample:

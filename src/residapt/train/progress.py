@@ -58,8 +58,8 @@ class ProgressBar(Callback):
             self._printed = time.monotonic()
             passed = self._printed - self._started
             left = passed / max(info.step - self._from, 1) * (info.steps - info.step)
-            told = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
-            _print(self.console, ", ".join([f"{self.title}: {told}", *numbers]))
+            state = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
+            _print(self.console, ", ".join([f"{self.title}: {state}", *numbers]))
 
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """Show a note above the bar."""
@@ -143,8 +143,8 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         seconds = None if task.finished else task.time_remaining
-        told = "" if task.finished else "-:--:--" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))
-        return Text(f"{told} left" if told else "done", style="progress.remaining", no_wrap=True)
+        text = "" if task.finished else "-:--:--" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))
+        return Text(f"{text} left" if text else "done", style="progress.remaining", no_wrap=True)
 
 
 class _TwoLines(Progress):
