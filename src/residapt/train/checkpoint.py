@@ -88,8 +88,8 @@ def save_checkpoint(trainer: Trainer, directory: Path) -> None:
 def restore_checkpoint(trainer: Trainer, directory: Path) -> int:
     """Bring a fresh trainer to the newest usable checkpoint, and give its step.
 
-    A damaged one is skipped in favour of the one before, which is reported when training starts. With several processes all
-    of them read the same one, so that the directory must be visible to all.
+    A damaged one is skipped in favour of the one before, which is reported when training starts. Several processes all
+    read the same one, so that the directory must be visible to all of them.
     """
     record, tensors = _newest_usable(trainer, directory)
     step = trainer.engine.agree(record.step)

@@ -31,7 +31,7 @@ from residapt.train.symptoms import (
 __all__ = ["HealthConfig", "HealthMonitor"]
 
 
-_REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_told", "_waiting")
+_REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_reported", "_waiting")
 
 
 class HealthMonitor(Callback):
