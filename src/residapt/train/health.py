@@ -105,7 +105,7 @@ class HealthMonitor(Callback):
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""
         if step % self._every == 0 or step == self._steps:
-            self._look(method, last=step == self._steps)
+            self._check(method, last=step == self._steps)
 
     def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Say that the run has stopped, and what is left of it."""
@@ -131,7 +131,7 @@ class HealthMonitor(Callback):
         self._seen = set(state.values["_seen"])
         self._old = torch.tensor(state.values["_old"], dtype=self._old.dtype)
 
-    def _look(self, method: Method, *, last: bool) -> None:
+    def _check(self, method: Method, *, last: bool) -> None:
         accuracy = self._source_accuracy(method)
         self._best = max(self._best, accuracy)
         now = self._target_frequencies(method, lambda x: method.predict(x, "target"))
@@ -141,7 +141,7 @@ class HealthMonitor(Callback):
         )
         found = [symptom for symptom in (source_falling(accuracy, self._best, self.config), moved) if symptom]
         for symptom in found:
-            # Adversarial training swings; only what stays for a second look, or to the end, is worth a word.
+            # Adversarial training swings; only what stays for a second check, or to the end, is reported.
             if last or symptom.kind in self._seen:
                 self._note(symptom)
         self._seen = {symptom.kind for symptom in found}

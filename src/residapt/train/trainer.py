@@ -74,7 +74,7 @@ class Trainer:
         )
         example = self.batches.batch(0).to(self.engine.device, self.format)
         classes = self._check_labels(pair, example)
-        method.meet(pair, classes)
+        method.setup(pair, classes)
         split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.streams.checkpoint_blocks()
