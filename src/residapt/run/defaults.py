@@ -183,7 +183,8 @@ class _Clock(Callback):
 
 def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     """The setup with a complete configuration: steps by the size of the data, fewer where they would take too long."""
-    config = fill_in(given, facts)
+    setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
+    config = setup.config
     adapt = _seconds_per_step(setup, config, config.method, setup.pair, config.train)
     source = 0.0
     notes: tuple[str, ...] = ()
