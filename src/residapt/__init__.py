@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from residapt.rank.config import RankConfig
     from residapt.run.api import AdaptedRun, adapt
     from residapt.run.decision import accept, reject
+    from residapt.run.suggest import suggest
     from residapt.storage.adapter import load, save_pretrained
     from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
@@ -60,6 +61,7 @@ __all__ = [
     "register",
     "reject",
     "save_pretrained",
+    "suggest",
 ]
 
 __getattr__, _names = lazy(
@@ -76,6 +78,7 @@ __getattr__, _names = lazy(
         "RankConfig": "residapt.rank.config",
         **dict.fromkeys(("AdaptedRun", "adapt"), "residapt.run.api"),
         **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
+        "suggest": "residapt.run.suggest",
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
         "AdapterMetadata": "residapt.storage.metadata",
         "TwoStream": "residapt.streams.two_stream",

@@ -70,7 +70,7 @@ class DataConfig(Settings):
     """Share of the labelled source images held out for early stopping and for the scores."""
     cache: float = Field(4.0, ge=0)
     """Gigabytes of decoded images to keep in memory; larger sets are decoded again for every batch."""
-    score_images: int = Field(5000, ge=2)
+    score_images: ClassVar[int] = 5000
     """Largest number of target images on which the label-free scores are computed."""
 
 
@@ -85,11 +85,9 @@ class PretrainConfig(Settings):
     """Learning rate of Adam; unless set, a fifth of it where the network starts from pre-trained weights."""
     head: float = Field(1.0, gt=0)
     """Factor of that learning rate for the classifier; unless set, 5 where the network has pre-trained weights."""
-    checks: int = Field(20, ge=1)
-    """Evaluations on the held-out source in the whole training."""
-    weight_decay: float = Field(2.5e-5, ge=0)
+    weight_decay: ClassVar[float] = 2.5e-5
     """L2 penalty."""
-    patience: int = Field(3, ge=1)
+    patience: ClassVar[int] = 3
     """Evaluations on the held-out source without improvement before training stops."""
     allow_chance: bool = False
     """Adapt even a source network that is no better than guessing on the held-out source images."""

@@ -19,6 +19,7 @@ MODULES = (
     "settings",
     "report",
     "compare",
+    "suggest",
 )
 GROUPS = "residapt.commands"
 """Entry points of packages beside this one that bring a group of commands."""

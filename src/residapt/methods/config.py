@@ -107,11 +107,11 @@ class SearchConfig(Settings):
     rounds: int = Field(0, ge=0)
     """Short trainings, each from the same network: the first half from where the training started, the others from the
     best estimate so far, by ClassAMI; then the training is repeated with the best. 0 trains once."""
-    settled: float = Field(0.08, gt=0, le=1)
+    settled: ClassVar[float] = 0.08
     """No search where the estimate ends less than this (total variation) from where it started."""
-    share: float = Field(0.5, gt=0, le=1)
+    share: ClassVar[float] = 0.5
     """Length of a short training, as a share of the whole one."""
-    smoothing: float = Field(0.5, ge=0, lt=1)
+    smoothing: ClassVar[float] = 0.5
     """prior.smoothing of the short trainings: where classes are known not to be as assumed, it may follow faster."""
 
 
@@ -137,14 +137,14 @@ class PriorConfig(Settings):
     warmup: float = Field(0.1, ge=0, lt=1)
     """Share of the training before the first estimate: predictions of a network that does not yet fit the target
     say little about it."""
-    floor: float = Field(0.1, ge=0, le=1)
+    floor: ClassVar[float] = 0.1
     """Smallest estimated frequency, as a share of the flat one."""
-    cautious: bool = True
+    cautious: ClassVar[bool] = True
     """Draw an estimate to where it started, as far as the distance may be its own error: by the numbers of samples, by
     target predictions that are less sure than label shift explains, and by two estimates that disagree."""
-    max_condition: float = Field(100.0, ge=1)
+    max_condition: ClassVar[float] = 100.0
     """An estimate from a confusion matrix with a larger condition number is rejected."""
-    min_ess: float = Field(0.1, ge=0, le=1)
+    min_ess: ClassVar[float] = 0.1
     """An estimate is rejected whose weights leave a smaller share of the source samples effective."""
     search: SearchConfig = SearchConfig()
     """Repeated trainings with what was estimated; costs as many trainings."""
@@ -169,7 +169,7 @@ class AverageConfig(Settings):
     """How much of the average is kept in each step, for instance 0.999; 0 takes the last weights instead."""
     start: float = Field(0.5, ge=0, lt=1)
     """Share of the training after which the average begins."""
-    every: int = Field(10, ge=1)
+    every: ClassVar[int] = 10
     """Steps between two updates of the average, each of which counts for as many steps."""
 
 

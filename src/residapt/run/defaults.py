@@ -29,8 +29,6 @@ EVALUATIONS = 5
 """Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
-STEPS_PER_CHECK = 30
-"""Fewest steps between two evaluations on the held-out source images."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -107,8 +105,6 @@ def by_steps(config: Config, given: Config) -> Config:
         evaluate_every=max(1, steps // EVALUATIONS),
         checkpoint_every=max(1, steps // 10),
     )
-    checks = (config.pretrain.steps or 0) // STEPS_PER_CHECK
-    config = fill(config, group="pretrain", checks=max(1, min(config.pretrain.checks, checks)))
     config = fill(config, group="health", checks=HEALTH_CHECKS)
     config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
@@ -210,7 +206,6 @@ def source_settings(config: Config) -> TrainConfig:
         "beta1": 0.9,
         "network": {"lr": pretrain.lr, "weight_decay": pretrain.weight_decay},
         "head": pretrain.head,
-        "channels_last": config.train.channels_last,
         "log_every": max(1, min(50, pretrain.steps // 40)),
     }
     return TrainConfig.parse(values, where="pretrain")

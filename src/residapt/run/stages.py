@@ -40,6 +40,10 @@ from residapt.train.metrics import MetricsFile
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
 
+CHECKS = 20
+"""Most evaluations on the held-out source images while the source network is trained."""
+STEPS_PER_CHECK = 30
+"""Fewest steps between two of them."""
 SAVES = 10
 """Checkpoints while the source network is trained."""
 
@@ -159,7 +163,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
     if setup.resume and run is not None and run.source.exists():
         _load_trained(setup, trainer.method.streams.model, run.source)
         return merge_and_unload(trainer.method.streams)
-    every = max(1, settings.steps // setup.config.pretrain.checks)
+    every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
     patience = setup.config.pretrain.patience
     stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):

@@ -177,8 +177,7 @@ class TwoStream(nn.Module):
 
     def start_size(self, name: str) -> float:
         """Size of the entries of a layer's T at the start: its columns have the norm ``column_norm`` then."""
-        outputs, inputs = self.source_tensors(name)[0].shape
-        left, _ = start_ranks(self.layers[name], outputs, inputs, self.config)
+        left, _ = start_ranks(self.layers[name], self.config)
         return float(self.config.column_norm / max(left, 1) ** 0.5)
 
     def eval_model(self) -> TwoStream:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -49,7 +49,7 @@ class TrainConfig(Settings):
     """Share of the training over which all learning rates rise from 0 to their values."""
     clip: float | None = Field(None, gt=0)
     """Largest gradient norm; None leaves gradients alone."""
-    recover: int = Field(3, ge=0)
+    recover: ClassVar[int] = 3
     """How often a training that diverges goes back to its last good state, and on with gentler settings; after that it
     ends there. 0 does not look for divergence, and ends with an error where a loss is not finite."""
     accumulate: int = Field(1, ge=1)
@@ -57,7 +57,7 @@ class TrainConfig(Settings):
     are means over samples. Batch norm, MMD, CORAL and mean predictions see one part at a time."""
     checkpointing: bool = False
     """Compute the activations of blocks again in the backward pass instead of keeping them: less memory, more time."""
-    channels_last: bool = True
+    channels_last: ClassVar[bool] = True
     """Memory format of images and 2-d convolutions; 1.4 to 2 times as fast on CPUs."""
     log_every: int = Field(50, ge=1)
     """Steps between two lines of metrics."""
@@ -74,21 +74,21 @@ class HealthConfig(Settings):
     """How often in a run predictions are looked at."""
     samples: int = Field(default=256, ge=8)
     """Images of each domain that are looked at; at least 8 for each class."""
-    patience: int = Field(default=10, ge=1)
+    patience: ClassVar[int] = 10
     """Logged steps in a row before a domain classifier is called stuck or perfect."""
-    stuck: float = Field(default=0.02, ge=0)
+    stuck: ClassVar[float] = 0.02
     """A domain classifier whose loss is not even this far below log 2, and does not fall by as much, learns nothing."""
-    perfect: float = Field(default=0.98, gt=0.5, le=1)
+    perfect: ClassVar[float] = 0.98
     """Mean domain accuracy from which the domains count as fully separated."""
-    few_classes: float = Field(default=0.5, gt=0, lt=1)
+    few_classes: ClassVar[float] = 0.5
     """Collapse: the effective number of predicted classes falls below this share of what it was."""
-    drift: float = Field(default=0.3, gt=0, lt=1)
+    drift: ClassVar[float] = 0.3
     """Prior drift: share of target images that would have to change class to get any known frequencies back."""
-    energy: float = Field(default=10.0, gt=1)
+    energy: ClassVar[float] = 10.0
     """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
-    source_drop: float = Field(default=0.1, gt=0, lt=1)
+    source_drop: ClassVar[float] = 0.1
     """Source accuracy has fallen by more than this share."""
-    absent: float = Field(default=0.1, gt=0, lt=1)
+    absent: ClassVar[float] = 0.1
     """A class is missing if it is predicted less often than this share of its frequency in the source."""
-    worse: float = Field(default=2.0, gt=1)
+    worse: ClassVar[float] = 2.0
     """A kind of trouble is told again when it has become this many times as bad."""

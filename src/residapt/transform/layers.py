@@ -66,7 +66,7 @@ def _selected(config: TransformConfig, names: Sequence[str], feeding: set[str]) 
 def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig) -> Transform:
     """A transform of the right size for a layer, not yet initialised."""
     outputs, inputs = layer.weight_matrix(weight).shape
-    left, right = start_ranks(layer, outputs, inputs, config)
+    left, right = start_ranks(layer, config)
     nonlinearity = resolve_nonlinearity(config.nonlinearity)
     has_bias = layer.bias is not None
     if config.form == "vector":
@@ -85,7 +85,7 @@ def build_transform(layer: LayerMatrix, weight: Tensor, config: TransformConfig)
     return made.to(weight)
 
 
-def start_ranks(layer: LayerMatrix, outputs: int, inputs: int, config: TransformConfig) -> tuple[int, int]:
+def start_ranks(layer: LayerMatrix, config: TransformConfig) -> tuple[int, int]:
     """(l, r) of a layer's transform at the start."""
     left, right = config.left_rank, config.right_rank
     # Biases with a transform of their own follow their layer unless a pattern names them.
@@ -94,8 +94,6 @@ def start_ranks(layer: LayerMatrix, outputs: int, inputs: int, config: Transform
         if fnmatch.fnmatchcase(layer.name, pattern) or fnmatch.fnmatchcase(owner, pattern):
             left, right = ranks
             break
-    if config.clamp:
-        left, right = min(left, outputs), min(right, inputs)
     return (left, right) if min(left, right) > 0 else (0, 0)
 
 

@@ -25,7 +25,6 @@ NOT_SEARCHED = {
     "data.target": SAME_DATA,
     "data.evaluate": NO_LABELS,
     "data.target_labels": NO_LABELS,
-    "data.score_images": "it changes the score itself",
     "force": "a network that the guard rejects does not count in a search",
     "device": "it changes only how long a trial takes",
 }

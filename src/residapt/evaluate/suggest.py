@@ -1,0 +1,59 @@
+r"""Which images to label next: those that both networks are unsure of or disagree about, unlike one another.
+
+The worth of an image is the entropy of the mean of both networks' predictions. It is the mean of their entropies plus
+their disagreement, the Jensen-Shannon divergence:
+
+.. math:: H(\tfrac{p_s + p_t}{2}) = \tfrac12\left(H(p_s) + H(p_t)\right) + \mathrm{JS}(p_s, p_t)
+
+Images are spread by k-means over the features, weighted by their worth; the nearest image to each centre is taken
+(CLUE, Prabhu et al. 2021, there with the entropy of one network).
+"""
+
+from __future__ import annotations
+
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from residapt.errors import ConfigError, DataError
+
+LEAST = 1e-6
+"""Weight of an image that nothing is uncertain about, relative to the largest: k-means needs enough points."""
+
+
+def label_worth(before: Tensor, after: Tensor) -> Tensor:
+    """Entropy of the mean prediction of two networks, in nats; from their logits (n, classes)."""
+    mean = (before.double().softmax(1) + after.double().softmax(1)) / 2
+    return -torch.xlogy(mean, mean).sum(1)
+
+
+def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0) -> Tensor:
+    """Indices of ``count`` images, of the most valuable part of the features first.
+
+    Args:
+        worth: How much the label of each image would say, shape (n,), 0 or more.
+        features: A row for each image, shape (n, features).
+        count: How many images to choose; all of them where there are fewer.
+        seed: Seed of k-means.
+    """
+    if count < 1:
+        raise ConfigError(f"the number of images to label must be 1 or more, got {count}.")
+    if worth.shape != features.shape[:1] or not bool(worth.isfinite().all()) or not bool(features.isfinite().all()):
+        raise DataError(
+            f"choosing images needs finite features and a worth for each, got {tuple(features.shape)} and "
+            f"{tuple(worth.shape)}. A network that diverged cannot suggest any."
+        )
+    if count >= len(worth):
+        return worth.argsort(descending=True, stable=True)
+    rows = features.double()
+    weights = worth.double().clamp_min(max(LEAST * float(worth.max()), LEAST))
+    found = KMeans(count, n_init=1, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())
+    group = torch.from_numpy(found.labels_).long()
+    total = torch.zeros(count, dtype=torch.float64).index_add_(0, group, weights)
+    distances = torch.cdist(torch.from_numpy(found.cluster_centers_).to(rows), rows)
+    chosen: list[int] = []
+    for centre in total.argsort(descending=True, stable=True).tolist():
+        nearest = int(distances[centre].argmin())
+        chosen.append(nearest)
+        distances[:, nearest] = torch.inf  # equal images lie at one place, which may have two centres
+    return torch.tensor(chosen)

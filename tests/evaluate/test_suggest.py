@@ -1,0 +1,64 @@
+"""Which images to label next: the worth of a label, and images that are spread over the features."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from residapt.errors import ConfigError, DataError
+from residapt.evaluate.suggest import choose_images, label_worth
+
+
+def test_the_worth_is_mean_entropy_plus_disagreement() -> None:
+    logits = torch.randn(2, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for row, found in enumerate(label_worth(*logits).tolist()):
+        p, q = ([math.exp(z) for z in net[row].tolist()] for net in logits)
+        p, q = [v / sum(p) for v in p], [v / sum(q) for v in q]
+        m = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
+        entropies = [-sum(a * math.log(a) for a in one) for one in (p, q)]
+        apart = [sum(a * math.log(a / c) for a, c in zip(one, m, strict=True)) for one in (p, q)]
+        assert found == pytest.approx(sum(entropies) / 2 + sum(apart) / 2, rel=1e-9)
+
+
+def test_networks_that_are_sure_of_different_classes_are_worth_a_label() -> None:
+    sure = 50 * torch.eye(3)
+    assert label_worth(sure, sure).tolist() == pytest.approx([0.0] * 3, abs=1e-9)
+    assert label_worth(sure, sure.roll(1, 0)).tolist() == pytest.approx([math.log(2)] * 3)
+
+
+@given(st.integers(2, 40), st.integers(1, 45), st.integers(0, 3))
+def test_each_image_is_chosen_once(n: int, count: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(n, 3, generator=generator)[torch.randint(n, (n,), generator=generator)]  # some are equal
+    chosen = choose_images(torch.rand(n, generator=generator), features, count, seed=seed).tolist()
+    assert len(chosen) == len(set(chosen)) == min(n, count)
+    assert set(chosen) <= set(range(n))
+
+
+def test_uncertain_images_are_taken_and_all_their_groups_are_met() -> None:
+    centres = torch.tensor([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]])
+    features = centres.repeat_interleave(50, 0) + 0.3 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    worth = torch.cat([torch.zeros(100), torch.ones(100)])  # two groups hold nothing to ask about
+    chosen = choose_images(worth, features, 10, seed=0)
+    assert int((chosen >= 100).sum()) >= 8
+    assert {2, 3} <= set((chosen // 50).tolist())
+    most_uncertain_alone = worth.argsort(descending=True, stable=True)[:10]
+    assert set((most_uncertain_alone // 50).tolist()) == {2}, "the task tells both ways apart"
+
+
+def test_confident_networks_still_give_images() -> None:
+    chosen = choose_images(torch.zeros(30), torch.randn(30, 2, generator=torch.Generator().manual_seed(1)), 5)
+    assert len(set(chosen.tolist())) == 5
+
+
+def test_what_cannot_be_chosen_from_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        choose_images(torch.rand(4), torch.rand(4, 2), 0)
+    with pytest.raises(DataError):
+        choose_images(torch.rand(4), torch.full((4, 2), torch.nan), 2)
+    with pytest.raises(DataError):
+        choose_images(torch.rand(3), torch.rand(4, 2), 2)
