@@ -28,19 +28,17 @@ HALF = 65_504 / 8
 """Outputs of a few images from this size on are not kept in half precision: other images may give larger ones."""
 EXACT = 1e-6
 """Shares of parameters within this are equal."""
-SIDES = ("seconds_before", "seconds_after")
-"""The measured times of a cut point."""
 
 
 def with_frozen_stages(setup: Setup, *, pretrained: bool) -> Setup:
     """The setup with the network cut where ``freeze`` says, or where the time allowed asks for it."""
     freeze = setup.config.freeze
-    if freeze in ("none", "base"):
-        kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as was asked for."
-        return replace(setup, kept=FrozenPart(reason=kept))
+    if isinstance(freeze, tuple):
+        return _where_named(setup, freeze)
     if freeze == "auto":
         return _where_time_asks(setup, pretrained)
-    return _where_named(setup, freeze)
+    kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as was asked for."
+    return replace(setup, kept=FrozenPart(reason=kept))
 
 
 def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
@@ -91,7 +89,8 @@ def _cut(setup: Setup, choice: Choice, point: CutPoint, example: Tensor, names: 
     gone = tuple(cut_off(rest))
     _refuse_others(setup.network, gone, gone if names is None else names)
     outputs = stages(example)
-    frozen = Frozen(stages, gone, tuple(name for name in names or () if not is_inside(name, gone)), outputs[:2])
+    left = tuple(name for name in names or () if not is_inside(name, gone))
+    frozen = Frozen(stages, gone, left, example, outputs)
     _check_method(setup, frozen, rest)
     config = setup.config if names is not None else setup.config.with_frozen(gone)
     views = config.views.count or choice.views
@@ -113,7 +112,7 @@ def _check_method(setup: Setup, frozen: Frozen, rest: nn.Module) -> None:
     for layer in layers:
         if layer and is_inside(layer.partition(":")[0], frozen.names):
             raise ModelError(f"'{layer}' is read by the method, and lies before the cut.")
-    build_method(setup.config.method, copy.deepcopy(rest), method, example=frozen.example)
+    build_method(setup.config.method, copy.deepcopy(rest), method, example=frozen.example[:2])
 
 
 def _refuse_others(model: nn.Module, gone: tuple[str, ...], named: tuple[str, ...]) -> None:
@@ -145,9 +144,11 @@ def _timed(setup: Setup, example: Tensor) -> list[CutPoint]:
         example = example.contiguous(memory_format=torch.channels_last)
         setup.network.to(memory_format=torch.channels_last)
     points = cut_points(setup.network, example)
-    times = {f"{i} {side}": getattr(p, side) for i, p in enumerate(points) for side in SIDES}
+    times = {f"before {p.name}": p.seconds_before for p in points} | {
+        f"after {p.name}": p.seconds_after for p in points
+    }
     mean = setup.engine.average_values(times)
-    return [replace(p, **{side: mean[f"{i} {side}"] for side in SIDES}) for i, p in enumerate(points)]
+    return [replace(p, seconds_before=mean[f"before {p.name}"], seconds_after=mean[f"after {p.name}"]) for p in points]
 
 
 def _work(setup: Setup) -> Work:

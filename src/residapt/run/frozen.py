@@ -22,8 +22,10 @@ class Frozen:
     """The modules that have been cut off."""
     left: tuple[str, ...]
     """Modules of the rest that are frozen as well."""
+    images: Tensor
+    """A few images."""
     example: Tensor
-    """The output for a few images."""
+    """The output for them."""
 
     def whole(self, rest: nn.Module) -> nn.Module:
         """The whole network with the rest as it is now."""

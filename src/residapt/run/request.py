@@ -110,6 +110,20 @@ def _absolute(place: str | None) -> str | None:
     return place if place in (None, "none") else str(Path(place).absolute())
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that things take on this machine."""
+
+    source: float = 0.0
+    """A step of training the source network."""
+    adapt: float = 0.0
+    """A step of the adaptation."""
+    forward: float = 0.0
+    """Predictions for one image."""
+    views: float = 0.0
+    """The outputs of frozen stages for all images."""
+
+
 @dataclass(frozen=True, eq=False)
 class Setup:
     """Everything that a run needs, read and checked; nothing has been written yet."""
@@ -142,10 +156,12 @@ class Setup:
     callbacks: Sequence[Callback] = ()
     frozen: Frozen | None = None
     """First stages that have been cut off from ``network``."""
-    kept: FrozenPart = FrozenPart()
+    kept: FrozenPart = field(default_factory=FrozenPart)
     """What of the network stays as it is, and why."""
     outputs: Path | None = None
     """Folder for the outputs of frozen stages; None keeps them in a temporary one."""
+    pace: Pace = Pace()
+    """How long things take here."""
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
     resume: bool = False
