@@ -149,7 +149,7 @@ def _jobs(store: TrialStore, template: Request, settings: StudyConfig, folder: S
 
 
 def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Setup | None) -> Request:
-    """The request that all trials share: a trained source network, the same steps, the same outputs of frozen stages."""
+    """The request that all trials share: source network, number of steps, outputs of frozen stages."""
     request = replace(request, outputs=RunDirectory(folder.source).outputs)
     run, shared = RunDirectory(folder.source), shares_source(space)
     if not run.config.is_file() or (shared and not run.source.is_file()):
@@ -168,12 +168,12 @@ def _chosen_once(complete: Config, space: Sequence[Dimension]) -> dict[str, obje
     """What the source run's complete configuration fixes for all trials."""
     values = {
         "train.steps": complete.train.steps,
-        "freeze": complete.freeze,
-        "views.count": complete.views.count,
         "model.weights": complete.model.weights,
         "model.base": complete.model.base,
     }
     searched = {dimension.key for dimension in space}
+    if "model.spec" not in searched:  # whose stages have other names
+        values |= {"freeze": complete.freeze, "views.count": complete.views.count}
     return {key: value for key, value in values.items() if value is not None and key not in searched}
 
 
