@@ -38,7 +38,7 @@ def run(
     changed: dict[str, object] = {}
     for text in changes or ():
         changed = merged(changed, parse_override(text))
-    wanted = read_experiment(path).only(_listed(only), _numbers(seeds))
+    wanted = read_experiment(path).only(listed(only), numbers(seeds))
     records = out or records_path(str(path))
     plans = wanted.plans(changed, RESULTS)
     if dry:
@@ -49,12 +49,14 @@ def run(
     run_plans(plans, out=records, root=data_root(data), cache=cache, engine=workers)
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """The parts of a list separated by commas."""
     return [name for name in text.split(",") if name]
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """The whole numbers of such a list."""
     try:
-        return [int(part) for part in _listed(text)]
+        return [int(part) for part in listed(text)]
     except ValueError:
         raise ConfigError(f"--seeds {text!r}: give whole numbers separated by commas, for instance 0,1,2.") from None

@@ -11,8 +11,11 @@ Images are spread by k-means over the features, weighted by their worth; the nea
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from residapt.errors import ConfigError, DataError
@@ -47,7 +50,9 @@ def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0)
         return worth.argsort(descending=True, stable=True)
     rows = features.double()
     weights = worth.double().clamp_min(max(LEAST * float(worth.max()), LEAST))
-    found = KMeans(count, n_init=1, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than centres are fine
+        found = KMeans(count, n_init=1, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())
     group = torch.from_numpy(found.labels_).long()
     total = torch.zeros(count, dtype=torch.float64).index_add_(0, group, weights)
     distances = torch.cdist(torch.from_numpy(found.cluster_centers_).to(rows), rows)

@@ -11,6 +11,7 @@ import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import nn
 
@@ -38,6 +39,7 @@ from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
+from residapt.train.unreadable import Unreadable
 
 CHECKS = 20
 """Most evaluations on the held-out source images while the source network is trained."""
@@ -121,7 +123,7 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         network = _train_source(setup, run)
     if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
-        write_model(network, run.source, metadata)
+        write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or setup.config.model.base is not None:
         _refuse_chance(setup, network)
     setup.seconds["source"] = time.monotonic() - started
@@ -154,13 +156,13 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.config.method_config,
+        method=setup.method_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
-        load_weights(trainer.method.streams.model, run.source)
+        _load_trained(setup, trainer.method.streams.model, run.source)
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
     patience = setup.config.pretrain.patience
@@ -169,6 +171,14 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         best = run_with_early_stopping(trainer, stopping)
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
+
+
+def _load_trained(setup: Setup, network: nn.Module, file: Path) -> None:
+    """What was trained of the source network, out of the file of the whole one."""
+    whole = setup.whole(network)
+    load_weights(whole, file)
+    own = network.state_dict()
+    network.load_state_dict({name: tensor for name, tensor in whole.state_dict().items() if name in own})
 
 
 def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:
@@ -222,7 +232,7 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         last = _adapt_once(setup, run, source, turn)
         return last.method
 
-    method, story = in_rounds(Round(setup.config.method_config, setup.config.train), adapt, setup.seen)
+    method, story = in_rounds(Round(setup.method_config, setup.config.train), adapt, setup.seen)
     assert last is not None
     selected = "last"
     if last.along is not None:
@@ -264,7 +274,7 @@ def _listeners(setup: Setup, run: RunDirectory | None, stage: str) -> list[Callb
     if not setup.engine.is_main:
         return []
     titles = {"source": "training the source network", "adapt": f"adapting ({setup.config.method})"}
-    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console)]
+    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), Unreadable(setup.pair)]
     if run is not None:
         listeners.append(MetricsFile(run.metrics, stage=stage))
         if setup.tensorboard:
