@@ -169,7 +169,7 @@ class Config(Settings):
         name = values.get("recipe")
         given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
-        if isinstance(method.get("transform"), Mapping) and "freeze" in method["transform"]:
+        if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
             raise ValueError("transform.freeze is said by the setting freeze, at the top level")
         if "freeze" in given:
             method = _with_freeze(method, _patterns(given["freeze"]))

@@ -75,8 +75,14 @@ def confusion(weight: float = 1.0, gamma: float = 10.0) -> DiscrepancyConfig:
     return DiscrepancyConfig(weight=weight, gamma=gamma, hidden=(64,))
 
 
+@pytest.fixture(autouse=True)
+def _divergence_is_not_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs here are meant to go wrong."""
+    monkeypatch.setattr(TrainConfig, "recover", 0)
+
+
 def training(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{"steps": 60, "log_every": 2, "recover": 0, **changes})
+    return TrainConfig(**{"steps": 60, "log_every": 2, **changes})
 
 
 class Notes(Callback):
