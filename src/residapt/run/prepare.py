@@ -152,6 +152,7 @@ def _assemble(
         callbacks=tuple(request.callbacks),
         notes=(*data.notes, *doubtful_data(data.source, data.target), *notes, *more, *also),
         tensorboard=request.tensorboard,
+        keep_checkpoints=request.keep_checkpoints,
         resume=request.resume,
     )
     return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)

@@ -60,6 +60,8 @@ class Request:
     callbacks: Sequence[Callback] = ()
     """Callbacks of the adaptation, besides those of the run itself."""
     tensorboard: bool = False
+    keep_checkpoints: bool = False
+    """Keep the checkpoints of the adaptation when the run has finished, so that another one can be selected."""
     trust_code: bool = False
     """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
 
@@ -132,6 +134,7 @@ class Setup:
     callbacks: Sequence[Callback] = ()
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
+    keep_checkpoints: bool = False
     resume: bool = False
     """Whether the run was started by an earlier process, and goes on."""
     warnings: list[str] = field(default_factory=list)
