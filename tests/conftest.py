@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -198,6 +198,15 @@ def pairs() -> Callable[..., DomainPair]:
         return DomainPair(source, target, Labelled(images(few, 0.5), labels[:few]) if few else None)
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder of the tests' own, for their child processes as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("RESIDAPT_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

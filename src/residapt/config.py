@@ -68,8 +68,8 @@ class DataConfig(Settings):
     """Random crops and flips of training images (flips only where the network reads photographs)."""
     holdout: float = Field(0.1, gt=0, lt=1)
     """Share of the labelled source images held out for early stopping and for the scores."""
-    cache: float = Field(4.0, ge=0)
-    """Gigabytes of decoded images to keep in memory; larger sets are decoded again for every batch."""
+    cache_gb: float = Field(20.0, ge=0)
+    """Gigabytes of decoded images on disk, for all runs of this machine (residapt cache); 0 keeps none."""
     score_images: ClassVar[int] = 5000
     """Largest number of target images on which the label-free scores are computed."""
 

@@ -7,11 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from residapt.data.folders import FileImages, decode_all, scan_labelled, scan_source, scan_target
-from residapt.data.preprocess import Normalise
+from residapt.data.folders import decode_all, scan_labelled, scan_source, scan_target
 from residapt.errors import DataError
 
 FORM = SimpleNamespace(size=8, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear")
@@ -121,9 +119,8 @@ def test_a_folder_to_score_may_lack_classes_but_not_add_any(photos: Path, tmp_pa
 def test_unreadable_images_are_left_out_by_name(photos: Path) -> None:
     paths = [*scan_target(photos)]
     paths[4].write_bytes(b"not an image")
-    decoded = decode_all(paths, FORM, what="target", budget=1e9)
+    decoded = decode_all(paths, FORM, what="target")
     assert decoded.kept.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert decoded.pixels is not None
     assert decoded.pixels.shape == (8, 3, 8, 8)
     assert len(decoded.notes) == 1
     assert str(paths[4]) in decoded.notes[0]
@@ -135,21 +132,7 @@ def test_more_than_half_unreadable_is_refused(photos: Path) -> None:
     for path in paths[:5]:
         path.write_bytes(b"")
     with pytest.raises(DataError, match=r"target.*5 of 9.*0\.png'"):
-        decode_all(paths, FORM, what="target", budget=1e9)
-
-
-def test_beyond_the_budget_files_are_decoded_for_each_batch(photos: Path) -> None:
-    paths = scan_target(photos)
-    for number, path in enumerate(paths):
-        picture(path, (20 * number, 100, 200))
-    kept = decode_all(paths, FORM, what="target", budget=9 * 3 * 8 * 8)
-    streamed = decode_all(paths, FORM, what="target", budget=9 * 3 * 8 * 8 - 1)
-    assert kept.pixels is not None
-    assert streamed.pixels is None
-    normalise = Normalise(FORM.mean, FORM.std)
-    index = torch.tensor([7, 0, 3])
-    fetched = FileImages(streamed.paths, FORM, normalise).fetch(index, torch.Generator())
-    assert torch.equal(fetched, normalise(kept.pixels[index], torch.Generator()))
+        decode_all(paths, FORM, what="target")
 
 
 def test_odd_images_are_read(tmp_path: Path) -> None:
@@ -162,13 +145,11 @@ def test_odd_images_are_read(tmp_path: Path) -> None:
     Image.new("P", (9, 9), 0).save(odd / "palette.gif")
     Image.new("L", (9, 9), 77).save(odd / "<script>alert(1)<&script>.png")
     paths = scan_target(odd)
-    colour = decode_all(paths, FORM, what="target", budget=1e9)
-    grey = decode_all(paths, GREY, what="target", budget=1e9)
+    colour = decode_all(paths, FORM, what="target")
+    grey = decode_all(paths, GREY, what="target")
     assert len(paths) == 5
     assert not colour.notes
     assert not grey.notes
-    assert colour.pixels is not None
-    assert grey.pixels is not None
     by_name = {path.name: pixels for path, pixels in zip(colour.paths, colour.pixels, strict=True)}
     assert (by_name["alpha.png"] == 255).all()  # what is transparent is white, whatever colour lies below
     assert (by_name["deep.png"] == 100).all()

@@ -195,13 +195,15 @@ def test_images_of_unlike_sizes_are_refused_when_they_meet() -> None:
         everything(opened.images.plain)
 
 
-def test_an_endless_stream_is_refused() -> None:
+def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("residapt.data.datasets.LIMIT", 1e6)
+
     def forever() -> Iterator[tuple[Tensor, int]]:
         while True:
             yield torch.zeros(1, 100, 100), 0
 
     with pytest.raises(DataError, match=r"0\.001 GB"):
-        open_source(forever(), Reading(FORM, cache=1e6))
+        open_source(forever(), READING)
 
 
 def test_names_of_classes_may_be_given() -> None:

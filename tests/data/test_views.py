@@ -139,7 +139,7 @@ def test_images_decoded_with_a_margin(tmp_path: Path) -> None:
         Image.fromarray(pixels(3, 50)[i].permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
     form = InputSpec(size=with_margin(32), channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
     assert form.size == 40
-    decoded = decode_all(list_images(tmp_path), form, what="images", budget=1e9)
+    decoded = decode_all(list_images(tmp_path), form, what="images")
     assert decoded.pixels is not None
     plain = TensorImages(decoded.pixels, Shrink(Normalise(form.mean, form.std), 32))
     augmented = TensorImages(decoded.pixels, Shrink(Normalise(form.mean, form.std, RandomCrop()), 32))
@@ -209,7 +209,7 @@ def test_a_changed_number_is_never_read(tmp_path: Path) -> None:
     outputs = made(tmp_path)
     row_bytes = outputs.plain.rows.row_bytes
     with file_of(tmp_path).open("r+b") as file:
-        file.seek(row_file._HEADER + 5 * row_bytes + 2)  # the plain row of image 1
+        file.seek(row_file.HEADER + 5 * row_bytes + 2)  # the plain row of image 1
         file.write(b"\xff")
     outputs.plain.fetch(torch.tensor([0, 2]), GENERATOR)
     with pytest.raises(DataError, match=f"row 5 of {5 * COUNT}"):
@@ -218,7 +218,7 @@ def test_a_changed_number_is_never_read(tmp_path: Path) -> None:
 
 def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error_and_no_crash(tmp_path: Path) -> None:
     outputs = made(tmp_path)
-    os.truncate(file_of(tmp_path), row_file._HEADER + 7)
+    os.truncate(file_of(tmp_path), row_file.HEADER + 7)
     with pytest.raises(DataError, match=r"\.rows"):
         outputs.plain.fetch(torch.tensor([3]), GENERATOR)
 
@@ -317,7 +317,7 @@ def test_a_disk_that_becomes_full_is_a_clear_error(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (row_file._HEADER + 500, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (row_file.HEADER + 500, hard))
         with pytest.raises(ConfigError, match=r"\.rows"):
             made(tmp_path)
     finally:

@@ -43,6 +43,9 @@ def adapt(
         str | None, _option("--positive", help="Positive class for average precision.", panel=DATA)
     ] = None,
     image_size: Annotated[int | None, _option("--image-size", help="Height and width in pixels.", panel=DATA)] = None,
+    cache_gb: Annotated[
+        float | None, _option("--cache-gb", help="Gigabytes of decoded images on disk; residapt cache.", panel=DATA)
+    ] = None,
     model: Annotated[
         str | None,
         _option("--model", "-m", help="lenet, torchvision:NAME, timm:NAME, hf:NAME or module:factory.", panel=NETWORK),
@@ -109,6 +112,7 @@ def adapt(
         "data.evaluate": evaluate,
         "data.positive": positive,
         "data.image_size": image_size,
+        "data.cache_gb": cache_gb,
         "model.spec": model,
         "model.weights": weights,
         "model.base": base,

@@ -19,6 +19,7 @@ MODULES = (
     "settings",
     "report",
     "compare",
+    "cache",
     "suggest",
 )
 GROUPS = "residapt.commands"

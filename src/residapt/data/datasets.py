@@ -20,6 +20,9 @@ from residapt.models.input_spec import InputSpec
 IMAGE_KEYS = ("image", "pixel_values", "img", "images")
 LABEL_KEYS = ("label", "labels", "target", "fine_label")
 
+LIMIT = 4e9
+"""Bytes of tensors of a stream that are kept in memory."""
+
 
 class MapStyle(Protocol):
     """A data set with a length and rows by number."""
@@ -103,16 +106,16 @@ def class_names(rows: object, labels: Tensor) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
-def unwrap(data: Any, *, limit: float, what: str) -> tuple[MapStyle, int]:
-    """The map-style data set inside a loader with its workers; streams are read into memory, up to ``limit`` bytes."""
+def unwrap(data: Any, *, what: str) -> tuple[MapStyle, int]:
+    """The map-style data set inside a loader with its workers; streams are read into memory, up to :data:`LIMIT`."""
     if isinstance(data, DataLoader):
         if not isinstance(data.dataset, IterableDataset):
             return _checked(data.dataset, what), data.num_workers
-        return _keep((row for batch in data for row in _apart(batch)), limit, what), 0
+        return _keep((row for batch in data for row in _apart(batch)), what), 0
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return _checked(data, what), 0
     if hasattr(data, "__iter__"):
-        return _keep(data, limit, what), 0
+        return _keep(data, what), 0
     raise DataError(
         f"{what} is of type {type(data).__name__}. Give a folder, a DataLoader, a data set with rows by number, "
         "or tensors."
@@ -126,7 +129,7 @@ def _checked(rows: Any, what: str) -> MapStyle:
     return known
 
 
-def _keep(stream: Iterable[Any], limit: float, what: str) -> MapStyle:
+def _keep(stream: Iterable[Any], what: str) -> MapStyle:
     """All rows of a stream, in memory."""
     rows: list[Any] = []
     used = 0
@@ -134,10 +137,9 @@ def _keep(stream: Iterable[Any], limit: float, what: str) -> MapStyle:
         rows.append(row)
         image = image_of(row)
         used += image.numel() * image.element_size() if isinstance(image, Tensor) else 0
-        if used > limit:
+        if used > LIMIT:
             raise DataError(
-                f"{what} is a stream of more than {limit / 1e9:g} GB. Give a data set with rows by number, "
-                "or raise data.cache."
+                f"{what} is a stream of more than {LIMIT / 1e9:g} GB of tensors. Give a data set with rows by number."
             )
     return _checked(rows, what)
 

@@ -1,11 +1,9 @@
-"""Folders of photographs: scanned, checked and decoded before anything is trained or written."""
+"""Folders of photographs: scanned and checked before anything is trained or written."""
 
 from __future__ import annotations
 
-import os
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from residapt.data.decode import UnreadableImageError, decode_image, is_image_name, list_images
-from residapt.data.domains import BatchTransform
+from residapt.data.decode import is_image_name, list_images
+from residapt.data.decoded import CacheConfig, Files, Pixels
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
 
@@ -139,74 +137,14 @@ class Decoded:
     """Indices into the given paths."""
     paths: tuple[Path, ...]
     """The paths that could be read."""
-    pixels: Tensor | None
-    """uint8 (n, channels, size, size); None when they would not fit into the memory allowed."""
+    pixels: Tensor
+    """uint8 (n, channels, size, size)."""
     notes: tuple[str, ...] = ()
     """What was left out."""
 
 
-def decode_all(
-    paths: Sequence[Path],
-    form: InputSpec,
-    *,
-    what: str,
-    budget: float,
-    on_image: Callable[[], None] = lambda: None,
-) -> Decoded:
-    """Decode every file once; unreadable ones are named and left out, and rejected when they are more than half."""
-    keep_pixels = len(paths) * form.channels * form.size**2 <= budget
-    pixels = torch.empty(len(paths) if keep_pixels else 0, form.channels, form.size, form.size, dtype=torch.uint8)
-    broken: dict[int, UnreadableImageError] = {}
-
-    def one(index: int) -> None:
-        try:
-            image = _decode(paths[index], form)
-            if keep_pixels:
-                pixels[index] = image
-        except UnreadableImageError as error:
-            broken[index] = error
-        on_image()
-
-    with ThreadPoolExecutor(_threads()) as pool:
-        list(pool.map(one, range(len(paths))))
-    notes = _judge_broken([broken[i] for i in sorted(broken)], len(paths), what)
-    kept = torch.tensor([i for i in range(len(paths)) if i not in broken], dtype=torch.long)
-    readable = tuple(paths[i] for i in kept.tolist())
-    return Decoded(kept, readable, (pixels[kept] if broken else pixels) if keep_pixels else None, notes)
-
-
-def _judge_broken(broken: list[UnreadableImageError], count: int, what: str) -> tuple[str, ...]:
-    if not broken:
-        return ()
-    listed = ", ".join(f"'{error.path}' ({error.reason})" for error in broken[:5])
-    more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-    if 2 * len(broken) > count:
-        raise DataError(
-            f"{what}: {len(broken)} of {count} images cannot be read: {listed}{more}. Repair or remove them."
-        )
-    return (f"{what}: {len(broken)} of {count} images cannot be read and are left out: {listed}{more}.",)
-
-
-class FileImages:
-    """Images on disk, decoded for each batch by a few threads; for sets that memory cannot hold."""
-
-    def __init__(self, paths: Sequence[Path], form: InputSpec, transform: BatchTransform) -> None:
-        self.paths, self.form, self.transform = tuple(paths), form, transform
-        self._pool = ThreadPoolExecutor(_threads())
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        """A batch of floats."""
-        chosen = [self.paths[i] for i in index.tolist()]
-        images = list(self._pool.map(lambda path: _decode(path, self.form), chosen))
-        return self.transform(torch.stack(images), generator)
-
-
-def _decode(path: Path, form: InputSpec) -> Tensor:
-    return decode_image(path, size=form.size, channels=form.channels, interpolation=form.interpolation)
-
-
-def _threads() -> int:
-    return min(8, os.cpu_count() or 1)
+def decode_all(paths: Sequence[Path], form: InputSpec, *, what: str) -> Decoded:
+    """Decode every file into memory; unreadable ones are named and left out, and rejected when more than half."""
+    pixels = Pixels(Files(tuple(paths), Path()), form, what=what, cache=CacheConfig(bytes=0))
+    kept, rows = pixels.read_all()
+    return Decoded(kept, tuple(paths[i] for i in kept.tolist()), rows, pixels.left_out())

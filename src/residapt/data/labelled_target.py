@@ -90,7 +90,7 @@ def _open_lines(file: Path, target: Path, reading: Reading, classes: Sequence[st
 def _open_all(file: Path, lines: Sequence[LabelLine], target: Path, reading: Reading) -> OpenImages:
     """The images of a label file, of which none is left out, since each was labelled by hand."""
     try:
-        images, kept = open_files([line.path for line in lines], target, reading, NAME)
+        images, kept = open_files([line.path for line in lines], target, reading, NAME, whole=True)
     except DataError as error:  # raised where more than half of them cannot be read
         raise _unreadable(file, lines, reading) or error from None
     if len(kept) < len(lines) and (bad := _unreadable(file, lines, reading)):

@@ -22,11 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from residapt.data.cache_folder import HEADER, MAGIC
 from residapt.errors import ConfigError, DataError
 
-_MAGIC = b"residapt rows 1\n"
-_HEADER = 4096
-"""Bytes before the first row."""
 _TYPES = {"float16": torch.float16, "float32": torch.float32, "uint8": torch.uint8}
 
 
@@ -41,7 +39,7 @@ class RowFile:
         self.path, self.key = path, key
         self._descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
-        header = self._header()
+        header = read_header(self._descriptor, path)
         try:
             self.shape = tuple(int(side) for side in header["shape"])
             """Shape of a row."""
@@ -68,7 +66,7 @@ class RowFile:
         for row, buffer in zip(rows.tolist(), views, strict=True):
             if not 0 <= row < self.count:
                 raise IndexError(f"row {row} of {self.count}")
-            length = os.preadv(self._descriptor, [buffer], _HEADER + row * self.row_bytes)
+            length = os.preadv(self._descriptor, [buffer], HEADER + row * self.row_bytes)
             if length != self.row_bytes or zlib.crc32(buffer) != self._checks[row]:
                 raise DataError(
                     f"'{self.path}' has been changed or damaged since it was written (row {row} of {self.count}). "
@@ -76,26 +74,16 @@ class RowFile:
                 )
         return found
 
-    def _header(self) -> dict[str, Any]:
-        start = os.pread(self._descriptor, _HEADER, 0)
-        if len(start) < _HEADER or not start.startswith(_MAGIC):
-            raise UnusableFileError(f"'{self.path}' is not a file of rows.")
-        try:
-            header = json.loads(start[len(_MAGIC) :])
-        except ValueError:
-            header = None
-        return header if isinstance(header, dict) else {}
-
     def _read_checks(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The checksums behind the rows; their own checksum covers the header as well."""
-        start = _HEADER + self.count * self.row_bytes
+        start = HEADER + self.count * self.row_bytes
         size = os.fstat(self._descriptor).st_size
         expected = start + 4 * self.count + 4
         if size != expected:
             raise UnusableFileError(f"'{self.path}' has {size} bytes instead of {expected}.")
         end = os.pread(self._descriptor, 4 * self.count + 4, start)
         checks, own = end[:-4], int.from_bytes(end[-4:], "little")
-        if zlib.crc32(checks, zlib.crc32(os.pread(self._descriptor, _HEADER, 0))) != own:
+        if zlib.crc32(checks, zlib.crc32(os.pread(self._descriptor, HEADER, 0))) != own:
             raise UnusableFileError(f"'{self.path}' has a damaged header or damaged checksums.")
         return np.frombuffer(checks, dtype="<u4")
 
@@ -152,7 +140,7 @@ def _write(file: Any, path: Path, blocks: Iterable[Tensor], rows: int, key: str,
         values = block.detach().cpu().contiguous().flatten(1).numpy().view(np.uint8)
         if not header:
             header = _made_header(block, rows, key, manifest)
-            _require_room(path, _HEADER + rows * (values.shape[1] + 4) + 4)
+            _require_room(path, HEADER + rows * (values.shape[1] + 4) + 4)
             file.write(header)
         checks[written : written + len(values)] = [zlib.crc32(row) for row in values]
         file.write(values.data)
@@ -165,11 +153,29 @@ def _write(file: Any, path: Path, blocks: Iterable[Tensor], rows: int, key: str,
 
 def _made_header(block: Tensor, rows: int, key: str, manifest: Mapping[str, Any]) -> bytes:
     dtype = str(block.dtype).removeprefix("torch.")
-    content = {"key": key, "shape": list(block.shape[1:]), "dtype": dtype, "rows": rows, "manifest": dict(manifest)}
-    header = _MAGIC + json.dumps(content).encode()
-    if len(header) > _HEADER or dtype not in _TYPES:
-        raise DataError(f"a header of {len(header)} bytes for rows of {dtype} cannot be written.")
-    return header.ljust(_HEADER)
+    if dtype not in _TYPES:
+        raise DataError(f"rows of {dtype} cannot be written.")
+    return made_header(key=key, shape=list(block.shape[1:]), dtype=dtype, rows=rows, manifest=dict(manifest))
+
+
+def made_header(**content: Any) -> bytes:
+    """What stands before the first row."""
+    header = MAGIC + json.dumps(content).encode()
+    if len(header) > HEADER:
+        raise DataError(f"a header of {len(header)} bytes cannot be written.")
+    return header.ljust(HEADER)
+
+
+def read_header(descriptor: int, path: Path) -> dict[str, Any]:
+    """The header of an open file of rows."""
+    start = os.pread(descriptor, HEADER, 0)
+    if len(start) < HEADER or not start.startswith(MAGIC):
+        raise UnusableFileError(f"'{path}' is not a file of rows.")
+    try:
+        header = json.loads(start[len(MAGIC) :])
+    except ValueError:
+        header = None
+    return header if isinstance(header, dict) else {}
 
 
 def _require_room(path: Path, needed: int) -> None:

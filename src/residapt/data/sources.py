@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from residapt.data.datasets import DatasetImages, as_labels, class_names, read_labels, unwrap
+from residapt.data.decoded import CHECKED, CacheConfig, DecodedImages, Files, Pixels
 from residapt.data.domains import Images, Labelled, TensorImages
-from residapt.data.folders import ClassFolders, FileImages, decode_all, scan_labelled, scan_source, scan_target
+from residapt.data.folders import ClassFolders, scan_labelled, scan_source, scan_target
 from residapt.data.preprocess import Normalise, augment
+from residapt.data.split import Part
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
 
@@ -25,8 +27,8 @@ class Reading:
 
     form: InputSpec
     augment: bool = True
-    cache: float = 4e9
-    """Bytes of pixels that may be kept in memory."""
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    """Where decoded images are kept."""
     on_image: Callable[[], None] = lambda: None
 
     def transforms(self) -> tuple[Normalise, Normalise]:
@@ -50,6 +52,8 @@ class OpenImages:
     raw: bool = True
     """Whether they were given as pixels; False for float tensors, whose normalisation only their owner knows."""
     notes: tuple[str, ...] = ()
+    pixels: Pixels | None = None
+    """What decodes them, where they are decoded on the way."""
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -107,7 +111,7 @@ def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: s
 
 
 def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabelled:
-    images, kept = open_files(found.paths, found.root, reading, what)
+    images, kept = open_files(found.paths, found.root, reading, what, found.labels, whole=what != "source")
     labels = found.labels[kept]
     if what == "source":
         gone = sorted(set(found.labels.tolist()) - set(labels.tolist()))
@@ -119,18 +123,38 @@ def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabel
     return OpenLabelled(replace(images, notes=(*found.notes, *images.notes)), labels, found.classes)
 
 
-def open_files(paths: Sequence[Path], root: Path, reading: Reading, what: str) -> tuple[OpenImages, Tensor]:
-    """The files that can be read, named from ``root``, and which of the given ones they are."""
-    decoded = decode_all(paths, reading.form, what=what, budget=reading.cache, on_image=reading.on_image)
-    train, plain = reading.transforms()
+def open_files(
+    paths: Sequence[Path], root: Path, reading: Reading, what: str, labels: Tensor | None = None, *, whole: bool = False
+) -> tuple[OpenImages, Tensor]:
+    """Image files, named from ``root``, and which of the given ones they are.
 
-    def view(transform: Normalise) -> Images:
-        if decoded.pixels is None:
-            return FileImages(decoded.paths, reading.form, transform)
-        return TensorImages(decoded.pixels, transform, name=what)
+    Of a small set, and of one that is asked for as a ``whole``, unreadable files are left out. Of a large one they are
+    found on the way, and others (with the same label) are taken instead.
+    """
+    return open_encoded(Files(tuple(paths), root), reading, what, labels, whole=whole)
 
-    names = tuple(path.relative_to(root).as_posix() for path in decoded.paths)
-    return OpenImages(view(train), view(plain), names, decoded.paths, notes=decoded.notes), decoded.kept
+
+def open_encoded(
+    encoded: Files, reading: Reading, what: str, labels: Tensor | None = None, *, whole: bool = False
+) -> tuple[OpenImages, Tensor]:
+    """Images that are decoded when they are needed; see :func:`open_files`."""
+    pixels = Pixels(encoded, reading.form, what=what, cache=reading.cache, groups=labels)
+    pixels.check(reading.on_image, whole=whole)
+    train, plain = (DecodedImages(pixels, transform) for transform in reading.transforms())
+    names, files = encoded.names(), encoded.paths
+    everything = torch.arange(len(encoded))
+    if (len(encoded) > CHECKED and not whole) or not pixels.broken:
+        return OpenImages(train, plain, names, files, pixels=pixels), everything
+    kept = torch.tensor([index not in pixels.broken for index in range(len(encoded))]).nonzero().flatten()
+    chosen = kept.tolist()
+    return OpenImages(
+        Part(train, kept),
+        Part(plain, kept),
+        tuple(names[i] for i in chosen),
+        tuple(files[i] for i in chosen),
+        notes=pixels.left_out(),
+        pixels=pixels,
+    ), kept
 
 
 def _open_labelled(data: Any, reading: Reading, what: str, classes: Sequence[str] | None) -> OpenLabelled:
@@ -140,7 +164,7 @@ def _open_labelled(data: Any, reading: Reading, what: str, classes: Sequence[str
     else:
         if isinstance(data, (Tensor, np.ndarray)):
             raise DataError(f"{what} is a tensor without labels. Give (images, labels).")
-        owner, workers = unwrap(data, limit=reading.cache, what=what)
+        owner, workers = unwrap(data, what=what)
         images, labels = _open_rows(owner, reading, workers), read_labels(owner)
     names = tuple(classes) if classes is not None else class_names(owner, labels)
     Labelled(images.plain, labels).check_classes(len(names), what)
@@ -154,7 +178,7 @@ def _open_images(data: Any, reading: Reading, what: str) -> OpenImages:
         data = torch.from_numpy(data)
     if isinstance(data, Tensor):
         return _open_tensor(data, reading, what)
-    rows, workers = unwrap(data, limit=reading.cache, what=what)
+    rows, workers = unwrap(data, what=what)
     return _open_rows(rows, reading, workers)
 
 

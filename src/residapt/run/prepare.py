@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from residapt.config import Config
+from residapt.data.decoded import CacheConfig
 from residapt.data.domains import DomainPair, Labelled
 from residapt.data.folders import ClassFolders, scan_labelled, scan_source, scan_target
 from residapt.data.labelled_target import check_few, check_unchanged, open_few, records_of, with_few
@@ -74,7 +75,7 @@ def prepare(request: Request) -> Setup:
     check_request(request, config)
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
-    reading = Reading(form, config.data.augment, config.data.cache * 1e9)
+    reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
     given = _scan(request)
     folders = isinstance(given.source, ClassFolders)
     source = None if folders else open_source(given.source, reading, request.classes)

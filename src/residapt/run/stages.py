@@ -39,6 +39,7 @@ from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
+from residapt.train.unreadable import Unreadable
 
 CHECKS = 20
 """Most evaluations on the held-out source images while the source network is trained."""
@@ -271,7 +272,7 @@ def _listeners(setup: Setup, run: RunDirectory | None, stage: str) -> list[Callb
     if not setup.engine.is_main:
         return []
     titles = {"source": "training the source network", "adapt": f"adapting ({setup.config.method})"}
-    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console)]
+    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), Unreadable(setup.pair)]
     if run is not None:
         listeners.append(MetricsFile(run.metrics, stage=stage))
         if setup.tensorboard:
