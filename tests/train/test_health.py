@@ -183,10 +183,11 @@ def test_target_predictions_that_collapse_and_a_barrier_that_blows_up(weights: d
     assert not notes.about("fell")
 
 
-def test_trouble_is_told_again_when_it_gets_worse(weights: dict[str, Tensor]) -> None:
+def test_trouble_is_told_again_when_it_gets_worse(weights: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HealthConfig, "worse", 1.1)
     method = settings(stream_weight=0.0, train_source=False, discrepancy=confusion(10.0, gamma=0.0))
     train = training(adversary=STILL, transform=GroupConfig(lr=1e-2))
-    notes = run(weights, shifted(), method=method, train=train, health=HealthConfig(worse=1.1))
+    notes = run(weights, shifted(), method=method, train=train)
     first, *again = notes.about("the stream loss no longer holds")
     assert not first.startswith("worse than before")
     assert again

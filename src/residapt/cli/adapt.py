@@ -153,7 +153,7 @@ def adapt(
     show_result(run_request(request), out)
 
 
-def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: bool) -> None:
+def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
     """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.

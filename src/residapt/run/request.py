@@ -87,11 +87,11 @@ class Request:
 
 def check_request(request: Request, config: Config) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
-    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
-    check_method(config.method)
-    if request.model is None:
+    if request.model is None:  # first of all: what else a file says does not matter then
         where = f"run '{request.out}'" if request.resume else "the configuration or base run"
         refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
+    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
+    check_method(config.method)
     if config.select != "last" and config.select not in SCORES:
         raise ConfigError(f"--select {config.select!r} is not a score. Use last, or one of: {', '.join(SCORES)}.")
     if request.tensorboard:
