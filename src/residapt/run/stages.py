@@ -11,6 +11,7 @@ import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import nn
 
@@ -125,7 +126,7 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         network = _train_source(setup, run)
     if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
-        write_model(network, run.source, metadata)
+        write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or setup.config.model.base is not None:
         _refuse_chance(setup, network)
     setup.seconds["source"] = time.monotonic() - started
@@ -158,13 +159,13 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.config.method_config,
+        method=setup.method_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
-        load_weights(trainer.method.streams.model, run.source)
+        _load_trained(setup, trainer.method.streams.model, run.source)
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
     patience = setup.config.pretrain.patience
@@ -173,6 +174,14 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         best = run_with_early_stopping(trainer, stopping)
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
+
+
+def _load_trained(setup: Setup, network: nn.Module, file: Path) -> None:
+    """What was trained of the source network, out of the file of the whole one."""
+    whole = setup.whole(network)
+    load_weights(whole, file)
+    own = network.state_dict()
+    network.load_state_dict({name: tensor for name, tensor in whole.state_dict().items() if name in own})
 
 
 def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:
@@ -225,7 +234,7 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         last = _adapt_once(setup, run, source, turn)
         return last.method
 
-    method, story = in_rounds(Round(setup.config.method_config, setup.config.train), adapt, setup.seen)
+    method, story = in_rounds(Round(setup.method_config, setup.config.train), adapt, setup.seen)
     assert last is not None
     selected = "last"
     if last.along is not None:

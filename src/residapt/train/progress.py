@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -117,6 +117,25 @@ def phase(name: str, console: Console) -> Iterator[None]:
     else:
         _print(console, f"{name} ...")
         yield
+
+
+@contextmanager
+def counting(title: str, console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """A function of images done, all images and seconds left: a bar on a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        printed = time.monotonic()
+
+        def line(done: int, count: int, left: float) -> None:
+            nonlocal printed
+            if time.monotonic() - printed >= PLAIN_SECONDS:
+                printed = time.monotonic()
+                _print(console, f"{title}: {done}/{count} images, about {left:.0f} s left")
+
+        _print(console, f"{title} ...")
+        yield line
+        return
+    with _TwoLines(title, console, 0, 1) as bar:
+        yield lambda done, count, _left: bar.update(bar.bar, completed=done, total=count)
 
 
 def describe(info: StepInfo) -> list[str]:
