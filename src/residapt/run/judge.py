@@ -191,10 +191,12 @@ def _frequencies(setup: Setup, before: Tensor, after: Tensor, method: Method) ->
 def _write(finished: Finished, run: RunDirectory) -> None:
     """The summary comes after what it describes, so that a run with a summary is a whole run."""
     setup = finished.setup
+    run.summary.unlink(missing_ok=True)  # of another choice
     if finished.summary.verdict.selected == "source":
         # The adapted network is kept, for residapt accept, but where nothing takes it for the result.
         write_model(finished.whole_source, run.model, setup.metadata.model_copy(update={"method": "source_only"}))
         model, adapter = run.rejected / run.model.name, run.rejected / run.adapter.name
+        shutil.rmtree(run.adapter, ignore_errors=True)
     else:
         shutil.rmtree(run.rejected, ignore_errors=True)
         model, adapter = run.model, run.adapter
@@ -203,6 +205,8 @@ def _write(finished: Finished, run: RunDirectory) -> None:
         write_adapter(finished, adapter, overwrite=True)
     write_summary(finished.summary, run.summary)
     write_report(run)
+    if not setup.keep_checkpoints:
+        shutil.rmtree(run.checkpoint, ignore_errors=True)
 
 
 def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:

@@ -161,6 +161,7 @@ def _assemble(
         callbacks=tuple(request.callbacks),
         notes=(*data.notes, *doubtful_data(data.source, data.target), *notes, *more, *also),
         tensorboard=request.tensorboard,
+        keep_checkpoints=request.keep_checkpoints,
         resume=request.resume,
         outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )

@@ -64,6 +64,8 @@ class Request:
     callbacks: Sequence[Callback] = ()
     """Callbacks of the adaptation, besides those of the run itself."""
     tensorboard: bool = False
+    keep_checkpoints: bool = False
+    """Keep the checkpoints of the adaptation when the run has finished, so that another one can be selected."""
     trust_code: bool = False
     """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
     outputs: Path | None = None
@@ -91,11 +93,11 @@ class Request:
 
 def check_request(request: Request, config: Config) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
-    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
-    check_method(config.method)
-    if request.model is None:
+    if request.model is None:  # first of all: what else a file says does not matter then
         where = f"run '{request.out}'" if request.resume else "the configuration or base run"
         refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
+    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
+    check_method(config.method)
     if config.select != "last" and config.select not in SCORES:
         raise ConfigError(f"--select {config.select!r} is not a score. Use last, or one of: {', '.join(SCORES)}.")
     if request.tensorboard:
@@ -164,6 +166,7 @@ class Setup:
     """How long things take here."""
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
+    keep_checkpoints: bool = False
     resume: bool = False
     """Whether the run was started by an earlier process, and goes on."""
     warnings: list[str] = field(default_factory=list)

@@ -26,6 +26,7 @@ from residapt.run.defaults import source_settings
 from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
+from residapt.run.select import best_checkpoint
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -87,6 +88,8 @@ class Adapting:
     """A training of the second stage, with what listens to it; a round that had ended before has no listeners."""
 
     trainer: Trainer
+    stage: str
+    """Name of the round's folder of checkpoints."""
     along: ScoresAlong | None = None
     notes: Notes = field(default_factory=Notes)
 
@@ -204,9 +207,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
     )
-    return Adapting(
-        _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks]), along, notes
-    )
+    trainer = _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks])
+    return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 
 def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iterable[Callback]) -> Trainer:
@@ -236,7 +238,11 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
     assert last is not None
     selected = "last"
     if last.along is not None:
-        method, selected = last.along.selected(method)
+        from_files = run is not None and setup.resume and setup.config.select != "last" and last.along.best is None
+        if run is not None and from_files:  # the score was named when the run had finished
+            method, selected = best_checkpoint(setup, method, run.checkpoint / last.stage)
+        else:
+            method, selected = last.along.selected(method)
     notes = last.notes.texts
     if len(story) > 1:
         moved = ", then by ".join(f"{done['moved']:.2f}" for done in story)
@@ -253,13 +259,14 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
-        return Adapting(trainer)
+        return Adapting(trainer, stage)
     if turn.number:
         setup.say(
             f"training again from the source network ({turn.number + 1}), for the class frequencies of the target"
         )
     adapting = adapt_trainer(setup, run, source, turn)
-    with resumable(adapting.trainer, run, stage, every=setup.config.train.checkpoint_every):
+    every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
+    with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
     return adapting
 
