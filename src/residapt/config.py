@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import tomli_w
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from residapt.data.config import Balance
+from residapt.data.config import Balance, ViewsConfig
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
 from residapt.methods.recipes import RECIPES
@@ -134,6 +134,8 @@ class Config(Settings):
     """The network."""
     data: DataConfig = DataConfig()
     """Where images are, and how they become tensors."""
+    views: ViewsConfig = ViewsConfig()
+    """Outputs of frozen stages."""
     pretrain: PretrainConfig = PretrainConfig()
     """Training of the source network."""
     train: TrainConfig = TrainConfig()
@@ -167,7 +169,7 @@ class Config(Settings):
         name = values.get("recipe")
         given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
-        if isinstance(method.get("transform"), Mapping) and "freeze" in method["transform"]:
+        if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
             raise ValueError("transform.freeze is said by the setting freeze, at the top level")
         if "freeze" in given:
             method = _with_freeze(method, _patterns(given["freeze"]))
@@ -192,6 +194,10 @@ class Config(Settings):
             return self.model_copy(update={name: changed})
         method = self.method_config.model_copy(update={name: changed})
         return self.model_copy(update={"method_config": method})
+
+    def with_frozen(self, names: tuple[str, ...]) -> Config:
+        """The configuration with these modules frozen."""
+        return self.with_group("transform", freeze=names).model_copy(update={"freeze": names})
 
     def is_set(self, group: str, name: str) -> bool:
         """Whether a setting of a group was given, by the user or by the recipe."""

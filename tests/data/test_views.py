@@ -20,6 +20,7 @@ from torch import Tensor
 from residapt.data import row_file
 from residapt.data.augment import RandomCrop
 from residapt.data.batches import Batches
+from residapt.data.config import ViewsConfig
 from residapt.data.decode import list_images
 from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.data.folders import decode_all
@@ -30,7 +31,6 @@ from residapt.data.views import (
     CachedViews,
     Shrink,
     StageOutputs,
-    ViewsConfig,
     digest_of_files,
     digest_of_images,
     stage_outputs,
@@ -63,7 +63,7 @@ def sets(images: Tensor) -> tuple[TensorImages, TensorImages]:
 
 def made(folder: Path | None = None, **options: Any) -> StageOutputs:
     plain, augmented = sets(pixels())
-    values: dict[str, Any] = {"identity": ["stages", "images"], "config": ViewsConfig(views=4), "folder": folder}
+    values: dict[str, Any] = {"identity": ["stages", "images"], "config": ViewsConfig(count=4), "folder": folder}
     return stage_outputs(options.pop("stages", stages), plain, augmented, **(values | options))
 
 
@@ -77,7 +77,7 @@ def file_of(folder: Path) -> Path:
 
 
 def test_the_plain_outputs_are_those_of_the_stages() -> None:
-    outputs = made(config=ViewsConfig(views=2, precision="float32"))
+    outputs = made(config=ViewsConfig(count=2, precision="float32"))
     index = torch.tensor([5, COUNT - 1, 0, 5])
     expected = stages(sets(pixels())[0].fetch(index, GENERATOR))
     assert torch.equal(outputs.plain.fetch(index, GENERATOR), expected)
@@ -87,14 +87,14 @@ def test_the_plain_outputs_are_those_of_the_stages() -> None:
 
 def test_half_precision_is_the_nearest_number() -> None:
     index = torch.arange(COUNT)
-    exact = made(config=ViewsConfig(views=2, precision="float32")).plain.fetch(index, GENERATOR)
+    exact = made(config=ViewsConfig(count=2, precision="float32")).plain.fetch(index, GENERATOR)
     half = made().plain.fetch(index, GENERATOR)
     assert half.dtype == torch.float32
     assert torch.equal(half, exact.half().float())
 
 
 def test_each_view_is_the_stages_of_other_random_changes() -> None:
-    outputs = made(config=ViewsConfig(views=4, precision="float32"))
+    outputs = made(config=ViewsConfig(count=4, precision="float32"))
     means = sets(pixels())[0].fetch(torch.arange(COUNT), GENERATOR).mean((2, 3))
     added = torch.stack([outputs.train.rows.read(torch.arange(COUNT) * 5 + 1 + v)[..., 0] - means for v in range(4)])
     shift = added[..., :1]
@@ -150,7 +150,7 @@ def test_images_decoded_with_a_margin(tmp_path: Path) -> None:
         return stages(x)
 
     identity = [digest_of_files(decoded.paths, tmp_path)]
-    outputs = stage_outputs(look, plain, augmented, identity=identity, config=ViewsConfig(views=2))
+    outputs = stage_outputs(look, plain, augmented, identity=identity, config=ViewsConfig(count=2))
     assert set(sizes) == {(3, 32, 32)}
     assert len(outputs.train) == 3
 
@@ -170,9 +170,9 @@ def test_found_again_by_the_next_run(tmp_path: Path) -> None:
     [
         {"identity": ["other stages", "images"]},
         {"identity": ["stages", "other images"]},
-        {"config": ViewsConfig(views=3)},
-        {"config": ViewsConfig(views=4, precision="float32")},
-        {"config": ViewsConfig(views=4, seed=1)},
+        {"config": ViewsConfig(count=3)},
+        {"config": ViewsConfig(count=4, precision="float32")},
+        {"seed": 1},
     ],
     ids=str,
 )
@@ -336,7 +336,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_values_too_large_for_half_precision_are_refused() -> None:
     with pytest.raises(ModelError, match="float32"):
         made(stages=lambda x: stages(x) * 1e6)
-    large = made(stages=lambda x: stages(x) * 1e6, config=ViewsConfig(views=1, precision="float32"))
+    large = made(stages=lambda x: stages(x) * 1e6, config=ViewsConfig(count=1, precision="float32"))
     assert float(large.plain.fetch(torch.tensor([0]), GENERATOR).abs().max()) > 65504
     with pytest.raises(DataError, match="0 to 15"):
         made(stages=lambda x: stages(x) / 0)

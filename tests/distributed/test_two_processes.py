@@ -21,9 +21,10 @@ from residapt.distributed import Engine, from_main, process_count
 from residapt.errors import Interrupted, TrainingError
 from residapt.losses.gather import gather_features, own_rows
 from residapt.losses.moments import coral, gaussian_mmd, linear_mmd
+from residapt.methods.config import AverageConfig, PriorConfig
 from residapt.rank import RankChange, RankConfig
 from residapt.storage import checkpoint as files
-from residapt.train import Callback, Method, StepInfo, Trainer
+from residapt.train import Callback, Method, StepInfo, TrainConfig, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.metrics import MetricsFile
 from support.tiny_run import tiny_pair, tiny_trainer
@@ -91,14 +92,20 @@ PLAIN = {"norm": False, "dropout": 0.0}
 REQUIRED = ("rpt", "dann_flip", "mmd", "rman")
 SKEWED = [0] * 15 + [1] * 10 + [2] * 5
 PLUS = {
-    "prior": {"kind": "estimated", "every": 2, "warmup": 0.0, "max_condition": 1e6},
+    "prior": {"kind": "estimated", "every": 2, "warmup": 0.0},
     "information": {"weight": 0.3, "gamma": 0.0},
     "discrepancy": {"steps": 2},
-    "average": {"decay": 0.9, "every": 2},
+    "average": {"decay": 0.9},
 }
 """Every part that looks at the whole batch, on class frequencies that give every sample a weight of its own."""
 WEIGHTED = ("rpt+", "dann_flip+", "mmd+", "mk_mmd+", "coral+", "cdan_e+", "adda+")
 OTHERS = ("dann", "confusion", "mk_mmd", "coral", "cdan", "cdan_e", "adda", "two_stream", "source_only", "rpt_fixed")
+
+
+@pytest.fixture(autouse=True)
+def _estimates_of_a_tiny_network_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "max_condition", 1e6)
+    monkeypatch.setattr(AverageConfig, "every", 2)
 
 
 def curve(name: str, steps: int) -> dict[str, Any]:
@@ -274,9 +281,11 @@ def test_a_signal_to_one_process_stops_both_and_both_resume(tmp_path: Path) -> N
     assert files.steps_in(tmp_path / "checkpoint") == [16, 11]
 
 
-def test_a_nan_in_one_process_ends_both(tmp_path: Path) -> None:
+def test_a_nan_in_one_process_ends_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainConfig, "recover", 0)
+
     def work(rank: int) -> str:
-        made = tiny_trainer("rpt", recover=0)
+        made = tiny_trainer("rpt")
         real = made.batches.batch
 
         def batch(step: int, *, view: bool = False) -> Any:

@@ -23,6 +23,7 @@ from residapt.losses.consistency import consistency
 from residapt.losses.information import information_maximisation
 from residapt.methods import DiscrepancyConfig, MethodConfig, build_method, method_names
 from residapt.methods.base import AdaptingMethod
+from residapt.methods.config import AverageConfig, PriorConfig
 from residapt.methods.parameters import count_parameters
 from residapt.rank import RankConfig, shrink
 from residapt.storage import load, save_pretrained
@@ -37,15 +38,21 @@ from support.tiny_run import keep, tiny_pair, tiny_trainer
 
 ALONE = {"source_only", "target_only", "fine_tune", "pooled"}
 ADAPTING = [name for name in method_names() if name not in ALONE]
-PRIOR = {"kind": "estimated", "every": 2, "warmup": 0.0, "max_condition": 1e6}
+PRIOR = {"kind": "estimated", "every": 2, "warmup": 0.0}
 EVERYTHING: dict[str, Any] = {
     "prior": PRIOR,
     "information": {"weight": 0.3},
     "discrepancy": {"steps": 2},
-    "average": {"decay": 0.9, "every": 2},
+    "average": {"decay": 0.9},
     "consistency": {"weight": 0.2},
     "augment": {"shift": 1, "rotate": 10, "scale": 0.1, "shear": 0.1, "contrast": 0.3, "invert": 0.5},
 }
+
+
+@pytest.fixture(autouse=True)
+def _estimates_of_a_tiny_network_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "max_condition", 1e6)
+    monkeypatch.setattr(AverageConfig, "every", 2)
 
 
 def skewed_pair(dtype: torch.dtype = torch.float32, augment: bool = False) -> DomainPair:
@@ -220,7 +227,7 @@ class Seen(Callback):
 @pytest.mark.parametrize("name", ["rpt_fixed", "dann_flip", "adda", "two_stream"])
 def test_the_average_is_that_of_the_weights_seen(name: str) -> None:
     record = Seen()
-    parts = {"average": {"decay": 0.8, "every": 2}}
+    parts = {"average": {"decay": 0.8}}
     method = tiny_trainer(name, [record], parts=parts, steps=20).run()
     # Step 12 is the first even one of the second half, for progress counts the steps before.
     expected = {key: tensor.double() for key, tensor in record.states[5].items()}
@@ -273,10 +280,11 @@ def test_ranks_fall_in_the_average_as_they_do_in_the_transforms() -> None:
         torch.testing.assert_close(mean, (0.75 * earlier[key] + 0.25 * wide)[:, kept])
 
 
-def test_predictions_are_by_the_average_and_training_is_not() -> None:
+def test_predictions_are_by_the_average_and_training_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AverageConfig, "every", 1)
     plain = tiny_trainer("rpt", steps=12)
     plain.run()
-    trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "start": 0.0, "every": 1}}, steps=12)
+    trainer = tiny_trainer("rpt", parts={"average": {"decay": 0.9, "start": 0.0}}, steps=12)
     streams = trainer.run().streams
     for name, tensor in plain.method.state_dict().items():
         assert torch.equal(trainer.method.state_dict()[name], tensor), name
@@ -297,9 +305,10 @@ def test_predictions_are_by_the_average_and_training_is_not() -> None:
     assert torch.equal(live, plain.method.predict(x, "target"))
 
 
-def test_averaged_weights_have_an_adapter(tmp_path: Path) -> None:
+def test_averaged_weights_have_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ranks that fell along the way, and on the averaged source network, which it carries."""
-    parts = {"average": {"decay": 0.8, "every": 1}}
+    monkeypatch.setattr(AverageConfig, "every", 1)
+    parts = {"average": {"decay": 0.8}}
     trainer = tiny_trainer("rpt", parts=parts, steps=20, rank=RankConfig(every=4, step=6e-2))
     method = trainer.run()
     streams = method.streams.eval()
@@ -353,7 +362,7 @@ def test_the_classifier_makes_its_further_steps_alone() -> None:
     assert method.discrepancy._kept is None
 
 
-def test_a_refused_estimate_is_told_once() -> None:
+def test_a_refused_estimate_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Heard(Callback):
         def __init__(self) -> None:
             self.texts: list[str] = []
@@ -362,7 +371,8 @@ def test_a_refused_estimate_is_told_once() -> None:
             self.texts.append(notice)
 
     heard = Heard()
-    parts = {"prior": {**PRIOR, "max_condition": 1.0}}
+    monkeypatch.setattr(PriorConfig, "max_condition", 1.0)
+    parts = {"prior": PRIOR}
     trainer = tiny_trainer("dann_flip", [heard], pair=skewed_pair(), parts=parts, steps=20)
     trainer.run()
     refused = trainer.method.record()["prior"]["refused"]

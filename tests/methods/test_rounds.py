@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from residapt.methods import MethodConfig
-from residapt.methods.config import PriorConfig
+from residapt.methods.config import PriorConfig, SearchConfig
 from residapt.methods.extras.prior import TargetPrior
 from residapt.methods.rounds import Ended, Round, in_rounds, rounds
 from residapt.train import Method, TrainConfig
@@ -14,9 +14,15 @@ from support.tiny_run import tiny_pair, tiny_trainer
 
 SEARCH = {
     "kind": "estimated",
-    "cautious": False,
-    "search": {"rounds": 4, "settled": 0.1, "share": 0.25, "smoothing": 0.3},
+    "search": {"rounds": 4},
 }
+
+
+@pytest.fixture(autouse=True)
+def _shorter_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "cautious", False)
+    for name, value in {"settled": 0.1, "share": 0.25, "smoothing": 0.3}.items():
+        monkeypatch.setattr(SearchConfig, name, value)
 
 
 def first(**search: object) -> Round:
@@ -92,9 +98,12 @@ def run_of(turn: Round, name: str = "rpt") -> Method:
     return trainer.run()
 
 
-def test_the_last_training_counts_and_is_the_one_that_its_settings_give() -> None:
-    soon = {**SEARCH, "warmup": 0.0, "every": 2, "smoothing": 0.0, "max_condition": 1e6, "min_ess": 0.0}
-    soon["search"] = {"rounds": 2, "settled": 1e-9}
+def test_the_last_training_counts_and_is_the_one_that_its_settings_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "max_condition", 1e6)
+    monkeypatch.setattr(PriorConfig, "min_ess", 0.0)
+    for name, value in {"settled": 1e-9, "share": 0.5, "smoothing": 0.5}.items():
+        monkeypatch.setattr(SearchConfig, name, value)
+    soon = {**SEARCH, "warmup": 0.0, "every": 2, "smoothing": 0.0, "search": {"rounds": 2}}
     begin = Round(MethodConfig.parse({"prior": soon}), TrainConfig(steps=12, seed=5))
     ran: list[Round] = []
     last, story = in_rounds(begin, lambda turn: (ran.append(turn), run_of(turn))[1], tiny_pair().target)

@@ -19,8 +19,15 @@ SURE = torch.tensor([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.1, 0.1, 0.8]], dtype
 """p(prediction | class), a row for each class: a classifier that errs."""
 
 
+@pytest.fixture(autouse=True)
+def _the_estimate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a floor below it nor caution about it."""
+    monkeypatch.setattr(PriorConfig, "floor", 0.0)
+    monkeypatch.setattr(PriorConfig, "cautious", False)
+
+
 def made(prior: tuple[float, ...] = SOURCE, **settings: object) -> TargetPrior:
-    config = PriorConfig.parse({"kind": "estimated", "smoothing": 0.0, "floor": 0.0, "cautious": False, **settings})
+    config = PriorConfig.parse({"kind": "estimated", "smoothing": 0.0, **settings})
     return TargetPrior(config, torch.tensor(prior, dtype=torch.float64))
 
 
@@ -102,7 +109,7 @@ def test_em_finds_it_from_calibrated_probabilities_of_a_fixed_classifier() -> No
     posterior = (source[:, None] * SURE / (source @ SURE)).T  # p(class | what is seen)
     seen = torch.repeat_interleave(torch.arange(3), (torch.tensor(TARGET).double() @ SURE * 1000).round().long())
     tracker = TargetPrior(
-        PriorConfig(kind="estimated", estimator="em", smoothing=0.0, floor=0.0, cautious=False),
+        PriorConfig(kind="estimated", estimator="em", smoothing=0.0),
         source,
         trains_source=False,
     )
@@ -152,8 +159,9 @@ def test_nothing_is_estimated_before_every_class_was_seen() -> None:
     assert float(tracker.sums[:-1, :3].sum(dim=1).min()) >= LEAST
 
 
-def test_a_degenerate_estimate_is_refused_and_the_last_one_kept() -> None:
-    tracker = made(max_condition=20.0)
+def test_a_degenerate_estimate_is_refused_and_the_last_one_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "max_condition", 20.0)
+    tracker = made()
     show(tracker)
     tracker.refresh()
     kept = tracker.target.clone()
@@ -168,8 +176,9 @@ def test_a_degenerate_estimate_is_refused_and_the_last_one_kept() -> None:
     assert (tracker.record()["estimates"], tracker.record()["refused"]) == (1, 1)
 
 
-def test_weights_that_rest_on_a_few_samples_are_refused() -> None:
-    tracker = made(min_ess=0.7)
+def test_weights_that_rest_on_a_few_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PriorConfig, "min_ess", 0.7)
+    tracker = made()
     show(tracker)
     reason = tracker.refresh()
     assert reason is not None

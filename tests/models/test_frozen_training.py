@@ -7,8 +7,9 @@ import copy
 import pytest
 import torch
 
+from residapt.data.config import ViewsConfig
 from residapt.data.domains import DomainPair, Images, Labelled
-from residapt.data.views import ViewsConfig, stage_outputs
+from residapt.data.views import stage_outputs
 from residapt.methods import MethodConfig
 from residapt.methods.fit import example_of, fit
 from residapt.models.stages import cut_after, cut_off, join

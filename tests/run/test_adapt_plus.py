@@ -72,7 +72,7 @@ def test_averaged_weights_are_handed_out_with_an_adapter(digits: Path, tmp_path:
     out = tmp_path / "run"
     code, text = invoke(
         *("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(out)),
-        *("--set", "average.decay=0.9", "--set", "average.every=1", "--force", *QUICK),
+        *("--set", "average.decay=0.9", "--force", *QUICK),
     )
     assert code == 0, text
     whole, by_adapter = (load_run(path) for path in (out, out / "adapter"))

@@ -59,7 +59,6 @@ ARGUMENTS = (
     ),
     Case("prior that never fades in", ADAPT + " --set prior.warmup=1", "ConfigError", ("prior.warmup = 1",)),
     Case("prior smoothed to a standstill", ADAPT + " --set prior.smoothing=1", "ConfigError", ("prior.smoothing = 1",)),
-    Case("prior with a floor above flat", ADAPT + " --set prior.floor=2", "ConfigError", ("prior.floor = 2",)),
     Case(
         "information of negative weight",
         ADAPT + " --set information.weight=-1",

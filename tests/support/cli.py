@@ -12,12 +12,14 @@ from residapt.cli import main
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
-    """Exit code and everything printed."""
+    """Exit code and everything printed; ``COLUMNS`` counts as it is now, not as it was when the consoles were made."""
     text = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["residapt", *arguments]),
         mock.patch.object(application.console, "_file", text),
         mock.patch.object(application.messages, "_file", text),
+        mock.patch.object(application.console, "_width", None),
+        mock.patch.object(application.messages, "_width", None),
         contextlib.redirect_stdout(text),
         contextlib.redirect_stderr(text),
     ):

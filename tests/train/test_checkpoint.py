@@ -23,7 +23,7 @@ from residapt.errors import ModelError, ResidaptError, TrainingError
 from residapt.evaluate.predict import Evaluation
 from residapt.methods import method_names
 from residapt.storage import checkpoint as files
-from residapt.train import Callback, Losses, Method, Trainer
+from residapt.train import Callback, Losses, Method, TrainConfig, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint, save_checkpoint
 from residapt.train.curve import Curve
 from residapt.train.early_stopping import EarlyStopping, run_with_early_stopping
@@ -305,8 +305,9 @@ def test_a_nan_ends_the_run_and_the_last_good_checkpoint_stays(tmp_path: Path) -
     assert restore_checkpoint(tiny_trainer("rpt"), tmp_path) == 6
 
 
-def test_a_nan_loss_tells_how_to_go_on(tmp_path: Path) -> None:
-    trainer = tiny_trainer("rpt", [Checkpointer(tmp_path, 2)], recover=0)
+def test_a_nan_loss_tells_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainConfig, "recover", 0)
+    trainer = tiny_trainer("rpt", [Checkpointer(tmp_path, 2)])
     exact, calls = trainer.method.losses, itertools.count(1)
 
     def losses(batch: Batch, progress: float) -> Losses:

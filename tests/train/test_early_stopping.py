@@ -13,7 +13,7 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.methods import MethodConfig, build_method
 from residapt.train import TrainConfig, Trainer
 from residapt.train.callbacks import Callback
-from residapt.train.early_stopping import EarlyStopping, HeldOut, look_at, run_with_early_stopping
+from residapt.train.early_stopping import EarlyStopping, HeldOut, check_held_out, run_with_early_stopping
 from residapt.train.method import Method
 from residapt.train.optimiser import HEAD, build_optimizer, set_learning_rates
 from residapt.train.tensorboard import TensorBoard
@@ -50,11 +50,11 @@ def test_the_best_weights_come_back() -> None:
     running = trainer(lr=3.0, steps=60, callbacks=(ended,))
     stopping = EarlyStopping(data(1), every=4, patience=3)
     best = run_with_early_stopping(running, stopping)
-    assert best == max(stopping.looks, key=lambda look: look.key)
+    assert best == max(stopping.checks, key=lambda check: check.key)
     again = EarlyStopping(data(1), every=1, patience=1)
     again.on_start(running.method, best.step, 0)
-    assert again.looks[0] == best
-    waited = [look for look in stopping.looks if look.step > best.step]
+    assert again.checks[0] == best
+    waited = [check for check in stopping.checks if check.step > best.step]
     assert len(waited) == 3
     assert running.step == waited[-1].step < 60
     assert ended.at == [running.step]  # listeners are told, also when it stops early
@@ -65,7 +65,7 @@ def test_training_that_gains_to_the_end_is_not_stopped() -> None:
     stopping = EarlyStopping(data(0), every=10, patience=1)
     best = run_with_early_stopping(running, stopping)
     assert running.step == 30
-    assert [look.step for look in stopping.looks] == [0, 10, 20, 30]
+    assert [check.step for check in stopping.checks] == [0, 10, 20, 30]
     assert best.step == 30
 
 
@@ -73,7 +73,7 @@ def test_training_never_makes_a_network_worse_on_held_out_images() -> None:
     running = trainer(lr=50.0, steps=8)
     first = EarlyStopping(data(1), every=2, patience=9)
     best = run_with_early_stopping(running, first)
-    assert best.key >= first.looks[0].key
+    assert best.key >= first.checks[0].key
 
 
 def test_with_balance_a_network_that_finds_nothing_is_no_good() -> None:
@@ -87,8 +87,8 @@ def test_with_balance_a_network_that_finds_nothing_is_no_good() -> None:
     with torch.no_grad():
         last.weight.zero_()
         last.bias.copy_(torch.tensor([3.0, -3.0]))
-    assert look_at(running.method, held_out).accuracy == pytest.approx(90.0)
-    found = look_at(running.method, held_out, balance="classes")
+    assert check_held_out(running.method, held_out).accuracy == pytest.approx(90.0)
+    found = check_held_out(running.method, held_out, balance="classes")
     assert found.accuracy == pytest.approx(50.0)
     no, yes = math.log(1 + math.exp(-6)), math.log(1 + math.exp(6))
     assert found.loss == pytest.approx((no + yes) / 2, rel=1e-5), "each class counts the same"

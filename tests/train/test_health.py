@@ -75,8 +75,14 @@ def confusion(weight: float = 1.0, gamma: float = 10.0) -> DiscrepancyConfig:
     return DiscrepancyConfig(weight=weight, gamma=gamma, hidden=(64,))
 
 
+@pytest.fixture(autouse=True)
+def _divergence_is_not_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs here are meant to go wrong."""
+    monkeypatch.setattr(TrainConfig, "recover", 0)
+
+
 def training(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{"steps": 60, "log_every": 2, "recover": 0, **changes})
+    return TrainConfig(**{"steps": 60, "log_every": 2, **changes})
 
 
 class Notes(Callback):
@@ -183,10 +189,11 @@ def test_target_predictions_that_collapse_and_a_barrier_that_blows_up(weights: d
     assert not notes.about("fell")
 
 
-def test_trouble_is_told_again_when_it_gets_worse(weights: dict[str, Tensor]) -> None:
+def test_trouble_is_told_again_when_it_gets_worse(weights: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HealthConfig, "worse", 1.1)
     method = settings(stream_weight=0.0, train_source=False, discrepancy=confusion(10.0, gamma=0.0))
     train = training(adversary=STILL, transform=GroupConfig(lr=1e-2))
-    notes = run(weights, shifted(), method=method, train=train, health=HealthConfig(worse=1.1))
+    notes = run(weights, shifted(), method=method, train=train)
     first, *again = notes.about("the stream loss no longer holds")
     assert not first.startswith("worse than before")
     assert again

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from residapt.errors import TrainingError
+from residapt.methods.config import AverageConfig
 from residapt.rank import RankConfig
-from residapt.train import Callback, Losses, Method, Trainer
+from residapt.train import Callback, Losses, Method, TrainConfig, Trainer
 from residapt.train.callbacks import RecoveryInfo
 from residapt.train.checkpoint import restore_checkpoint, save_checkpoint
 from residapt.train.divergence import GRADIENT
@@ -25,7 +26,12 @@ from residapt.train.state import method_tensors, optimizer_state
 from support.tiny_run import tiny_trainer
 
 STEPS = 4 * EVERY
-PARTS = {"prior": {"kind": "estimated", "every": 3}, "average": {"decay": 0.9, "start": 0.0, "every": 1}}
+PARTS = {"prior": {"kind": "estimated", "every": 3}, "average": {"decay": 0.9, "start": 0.0}}
+
+
+@pytest.fixture(autouse=True)
+def _the_average_moves_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AverageConfig, "every", 1)
 
 
 class Story(Callback):
@@ -165,8 +171,9 @@ def test_without_a_good_state_but_the_start_what_is_not_finite_is_an_error() -> 
         assert words in str(caught.value)
 
 
-def test_turned_off_nothing_is_kept_and_the_first_nan_is_an_error() -> None:
-    made = trainer(at=(5,), recover=0)
+def test_turned_off_nothing_is_kept_and_the_first_nan_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainConfig, "recover", 0)
+    made = trainer(at=(5,))
     with pytest.raises(TrainingError, match="step 5 of"):
         made.run()
     assert made.recovery.snapshots == []
@@ -196,11 +203,12 @@ def test_gradients_that_are_not_finite_change_nothing() -> None:
 BUFFERS = {name for name, _ in tiny_trainer("rpt", parts=PARTS).method.named_buffers()}
 
 
-def test_looking_changes_nothing() -> None:
+def test_looking_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that does not diverge ends in the same weights, watched or not."""
     ends = []
     for recover in (0, 3):
-        made = trainer(recover=recover)
+        monkeypatch.setattr(TrainConfig, "recover", recover)
+        made = trainer()
         made.run()
         ends.append(snapshot(made))
     assert same(*ends)

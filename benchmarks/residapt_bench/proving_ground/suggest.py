@@ -102,7 +102,7 @@ def run_pair(
         random=percent[3],
         scored=len(wanted),
         wrong=(int(wrong[suggested].sum()), int(wrong[drawn].sum())),
-        classes=(len(truth[suggested].unique()), len(truth[drawn].unique())),
+        classes=(len(set(truth[suggested].tolist())), len(set(truth[drawn].tolist()))),
         pair_sha256=pair.checksum,
         environment=Environment.here(),
     )

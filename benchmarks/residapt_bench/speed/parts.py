@@ -78,7 +78,7 @@ def part_steps(case: SpeedCase, method: str, settings: dict[str, Any]) -> Step:
     made.to(memory_format=torch.channels_last).train()
     labels = torch.arange(10 * case.classes) % case.classes
     images = TensorImages(torch.zeros(len(labels), *case.shape))
-    made.meet(DomainPair(Labelled(images, labels), images), case.classes)
+    made.setup(DomainPair(Labelled(images, labels), images), case.classes)
     optimizer = build_optimizer(made.groups(), TrainConfig())
     done = 0
 

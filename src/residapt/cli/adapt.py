@@ -83,6 +83,10 @@ def adapt(
     force: Annotated[
         bool, _option("--force", help="Select the adapted network even if it looks worse.", panel=RESULT)
     ] = False,
+    keep_checkpoints: Annotated[
+        bool,
+        _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
+    ] = False,
     resume: Annotated[Path | None, _option("--resume", help="Continue a stopped run.", panel=RESULT)] = None,
     trust_code: Annotated[
         bool,
@@ -126,7 +130,8 @@ def adapt(
     if resume is not None:
         if out is not None or config is not None:
             raise ConfigError("--resume uses the run's own folder and settings: leave out -o and --config.")
-        _resume(resume, options, changes or (), tensorboard=tensorboard, trust_code=trust_code)
+        more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
+        _resume(resume, options, changes or (), **more)
         return
     if out is None:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
@@ -141,27 +146,31 @@ def adapt(
         out=out,
         console=console,
         tensorboard=tensorboard,
+        keep_checkpoints=keep_checkpoints,
         # A spec that was typed is the user's own word; one in a file may be anybody's.
         trust_code=trust_code or typed_spec(model, changes or ()),
     )
     show_result(run_request(request), out)
 
 
-def _resume(
-    path: Path, options: Mapping[str, Any], changes: Sequence[str], *, tensorboard: bool, trust_code: bool
-) -> None:
-    """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network."""
+def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
+    """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
+
+    ``--select`` takes another of its checkpoints, if they were kept.
+    """
     from residapt.run import Request, accept, recorded_config, run_request
+    from residapt.run.select import reopened_config
     from residapt.storage.run_directory import RunDirectory
 
     if RunDirectory.open(path).summary.exists() and options.keys() <= {"force"} and not changes:
         summary = accept(path) if options else _finished(path)
         show_lines([f"Run {path} has finished already.", *result_lines(summary, path)])
         return
-    settings = recorded_config(path, changes, options)
-    request = Request(
-        config=settings, out=path, resume=True, console=console, tensorboard=tensorboard, trust_code=trust_code
-    )
+    if RunDirectory.open(path).summary.exists() and options.keys() == {"select"} and not changes:
+        settings, more = reopened_config(path, options), {**more, "keep_checkpoints": True}
+    else:
+        settings = recorded_config(path, changes, options)
+    request = Request(config=settings, out=path, resume=True, console=console, **more)
     show_result(run_request(request), path)
 
 

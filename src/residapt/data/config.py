@@ -19,6 +19,16 @@ Strength = Literal["none", "weak", "mixed", "strong"]
 """How far random changes go; mixed changes half of the samples weakly and half strongly."""
 
 
+class ViewsConfig(Settings):
+    """Outputs of frozen stages, which are computed once."""
+
+    count: int | None = Field(None, ge=1)
+    """Augmented views of each image, of which a batch takes one at random. None takes 8, or as many as there is time
+    for."""
+    precision: Literal["float16", "float32"] = "float16"
+    """How outputs are kept."""
+
+
 class AugmentConfig(Settings):
     """Random changes of labelled samples that leave their class as it is; all of them are off by default."""
 

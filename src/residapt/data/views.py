@@ -12,38 +12,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from residapt.data.batches import derived_seed
+from residapt.data.config import ViewsConfig
 from residapt.data.domains import BatchTransform, Images, TensorImages
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.errors import DataError, ModelError
-from residapt.settings import Seed, Settings
 
 MARGIN = 1.25
 """Images are decoded larger than the network reads them, so that a crop has pixels of its own."""
+VIEWS = 8
+"""Augmented views of each image, unless another number is asked for."""
 BLOCK = 16
 """Images that are computed at a time: the activations inside of the stages are large."""
 
 Stages = Callable[[Tensor], Tensor]
 Progress = Callable[[int, int, float], None]
 """Called with the images done, all images, and the seconds left."""
-
-
-class ViewsConfig(Settings):
-    """Cached outputs of frozen stages."""
-
-    views: int = Field(8, ge=1)
-    """Augmented views of each image, computed once; a batch takes one of them at random."""
-    precision: Literal["float16", "float32"] = "float16"
-    """How outputs are kept."""
-    seed: Seed = 0
-    """Of the random changes."""
 
 
 class CachedViews:
@@ -127,6 +116,7 @@ def stage_outputs(
     folder: Path | None = None,
     name: str = "images",
     config: ViewsConfig | None = None,
+    seed: int = 0,
     device: torch.device | str = "cpu",
     progress: Progress = lambda done, count, left: None,
     on_wait: Callable[[], None] = lambda: None,
@@ -141,22 +131,24 @@ def stage_outputs(
             (:func:`digest_of_files`, :func:`digest_of_images`), and what the random changes are.
         folder: Where the file is kept and looked for; None keeps it for as long as the result lives.
         name: Beginning of the file's name.
-        config: Number of views, precision and seed.
+        config: Number of views, and precision.
+        seed: Of the random changes.
         device: Where the stages are.
         progress: Told after each block of images.
         on_wait: Called when another process is writing the same file.
     """
     config = config or ViewsConfig()
-    views = config.views if augmented is not None else 0
-    key = _key(identity, config, views, len(plain))
+    views = (config.count or VIEWS) if augmented is not None else 0
+    key = _key([*identity, str(seed)], config, views, len(plain))
     temporary = tempfile.TemporaryDirectory(prefix="residapt-") if folder is None else None
     path = Path(temporary.name if temporary else folder or "") / f"{name}-{key[:16]}.rows"
     with only_one(path, on_wait):
         rows = _open(path, key)
         found = rows is not None
         if rows is None:
-            blocks = _computed(stages, plain, augmented, config, views, torch.device(device), progress)
-            manifest = {"identity": list(identity)[:8], "images": len(plain), **config.model_dump()}
+            work = _Work(stages, plain, augmented, views, seed, config.precision, torch.device(device))
+            blocks = _computed(work, progress)
+            manifest = {"identity": list(identity)[:8], "images": len(plain), "views": views, "seed": seed}
             write_rows(path, blocks, rows=len(plain) * (1 + views), key=key, manifest=manifest)
             rows = RowFile(path, key)
     return StageOutputs(CachedViews(rows, views), PlainOutputs(rows, views), found, temporary)
@@ -183,7 +175,7 @@ def digest_of_images(images: Images) -> str:
 
 
 def _key(identity: Sequence[str], config: ViewsConfig, views: int, count: int) -> str:
-    parts = [*identity, config.precision, str(config.seed), str(views), str(count), str(BLOCK)]
+    parts = [*identity, config.precision, str(views), str(count), str(BLOCK)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -195,32 +187,41 @@ def _open(path: Path, key: str) -> RowFile | None:
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is computed, and how."""
+
+    stages: Stages
+    plain: Images
+    augmented: Images | None
+    views: int
+    seed: int
+    precision: str
+    device: torch.device
+
+    def batches(self, index: Tensor) -> list[Tensor]:
+        """Some images as they are, then each of their views."""
+        start = int(index[0])
+        found = [self.plain.fetch(index, torch.Generator().manual_seed(0))]
+        for view in range(self.views):
+            assert self.augmented is not None
+            generator = torch.Generator().manual_seed(derived_seed(self.seed, "views", view, start))
+            found.append(self.augmented.fetch(index, generator))
+        # A GPU is quicker with all at once; elsewhere the activations would only take memory.
+        return [torch.cat(found)] if self.device.type == "cuda" else found
+
+
 @torch.no_grad()
-def _computed(
-    stages: Stages,
-    plain: Images,
-    augmented: Images | None,
-    config: ViewsConfig,
-    views: int,
-    device: torch.device,
-    progress: Progress,
-) -> Iterator[Tensor]:
+def _computed(work: _Work, progress: Progress) -> Iterator[Tensor]:
     """Rows of a few images at a time: the plain output of an image, then its views."""
-    if isinstance(stages, nn.Module):
-        stages.to(memory_format=torch.channels_last)
-    begin, count = time.monotonic(), len(plain)
+    if isinstance(work.stages, nn.Module):
+        work.stages.to(memory_format=torch.channels_last)
+    begin, count = time.monotonic(), len(work.plain)
     for index in torch.split(torch.arange(count), BLOCK):
         start = int(index[0])
-        batches = [plain.fetch(index, torch.Generator().manual_seed(0))]
-        for view in range(views):
-            assert augmented is not None
-            generator = torch.Generator().manual_seed(derived_seed(config.seed, "views", view, start))
-            batches.append(augmented.fetch(index, generator))
-        # A GPU is quicker with all at once; elsewhere the activations would only take memory.
-        groups = [torch.cat(batches)] if device.type == "cuda" else batches
-        outputs = torch.cat([stages(group.to(device)).cpu() for group in groups])
-        kept = _kept(outputs, config.precision, start)
-        yield kept.view(1 + views, len(index), *kept.shape[1:]).transpose(0, 1).flatten(0, 1)
+        outputs = torch.cat([work.stages(group.to(work.device)).cpu() for group in work.batches(index)])
+        kept = _kept(outputs, work.precision, start)
+        yield kept.view(1 + work.views, len(index), *kept.shape[1:]).transpose(0, 1).flatten(0, 1)
         done = start + len(index)
         progress(done, count, (time.monotonic() - begin) / done * (count - done))
 

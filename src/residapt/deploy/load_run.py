@@ -129,7 +129,7 @@ def build_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = F
         metadata.model,
         num_classes=len(metadata.classes),
         in_channels=metadata.input.channels,
-        # Not every network can be told its size, and none needs to be told its own.
+        # Not every network takes a size, and none needs its own default.
         image_size=None if size == input_spec(metadata.model).size else size,
     )
     if metadata.bottleneck is not None:

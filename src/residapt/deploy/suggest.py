@@ -25,7 +25,7 @@ from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
 
 MOST = 20_000
-"""Images that are looked at; of a larger target a random part."""
+"""Most images considered; of a larger target a random part."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from residapt.settings import Settings
 BINS = 15
 """Intervals of confidence, as in the publications."""
 COOLEST, HOTTEST = 0.05, 20.0
-"""Temperatures that are looked at: without mistakes the likelihood has no maximum."""
+"""Range of temperatures: without mistakes the likelihood has no maximum."""
 USUAL = 0.99
 """Share of the held-out source images that an image must exceed to look like no class."""
 

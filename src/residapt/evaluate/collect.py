@@ -1,4 +1,4 @@
-"""What the label-free scores look at: outputs of a network on held-out source and unlabelled target images."""
+"""Input of the label-free scores: outputs of a network on held-out source and unlabelled target images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a label-free score may look at: a network's outputs on labelled source and unlabelled target data."""
+"""What a label-free score is computed from: a network's outputs on labelled source and unlabelled target data."""
 
 from __future__ import annotations
 

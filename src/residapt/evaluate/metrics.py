@@ -20,7 +20,7 @@ from residapt.errors import ConfigError, DataError
 from residapt.settings import Settings
 
 ROWS = 4096
-"""Rows of logits that are looked at in double precision at a time."""
+"""Rows of logits converted to double precision at a time."""
 MOST_POINTS = 200
 """Points of a curve that is written down."""
 

@@ -13,7 +13,7 @@ BLOCK_ENTRIES = 2**21
 """Similarities held at once (16 MB in double precision), whatever the number of samples."""
 
 SAMPLE = 5_000
-"""Target samples that are looked at."""
+"""Most target samples; of larger sets a part is taken."""
 
 
 def snd(evidence: Evidence, *, temperature: float = 0.05, subsample: int | None = SAMPLE, seed: int = 0) -> float:

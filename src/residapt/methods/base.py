@@ -53,7 +53,7 @@ class AdaptingMethod(Method):
         self._progress = 0.0
         self._remarks: list[str] = []
 
-    def meet(self, pair: DomainPair, classes: int) -> None:
+    def setup(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights."""
         like = next(self.streams.model.parameters())
         trains = self.trains_source and self.config.train_source
@@ -70,7 +70,7 @@ class AdaptingMethod(Method):
         if self.prior is None and self.config.prior.kind != "as-is":
             raise ConfigError(
                 f"prior.kind = '{self.config.prior.kind}' needs the source's class frequencies: call "
-                "method.meet(pair, classes) first, as the Trainer does."
+                "method.setup(pair, classes) first, as the Trainer does."
             )
         return None if self.prior is None else self.prior.weights(labels)
 
@@ -86,7 +86,7 @@ class AdaptingMethod(Method):
         residuals: Residuals | None = None,
         progress: float,
     ) -> None:
-        """Add the terms on the target's predictions, and look at those of both domains."""
+        """Add the terms on the target's predictions, and observe those of both domains."""
         self._progress = progress
         for name, (weight, part) in self._terms(batch, target, residuals, progress).items():
             parts[name], weights[name] = part, weight

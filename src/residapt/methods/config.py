@@ -141,7 +141,7 @@ class PriorConfig(Settings):
     """Smallest estimated frequency, as a share of the flat one."""
     cautious: ClassVar[bool] = True
     """Draw an estimate to where it started, as far as the distance may be its own error: by the numbers of samples, by
-    target predictions that are less sure than label shift explains, and by two estimates that disagree."""
+    target predictions that are less confident than label shift explains, and by two estimates that disagree."""
     max_condition: ClassVar[float] = 100.0
     """An estimate from a confusion matrix with a larger condition number is rejected."""
     min_ess: ClassVar[float] = 0.1

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from residapt.errors import ModelError
 from residapt.models.cut_points import CutPoint
 
 TRAINING_SHARE = 0.75
-"""Share of the allowed time for computing views and for training; the rest is reading, scoring and the report."""
+"""Share of the allowed time for training; the rest is reading, scoring and the report. What fits is trained whole."""
+AIM = 0.35
+"""Share of the allowed time for computing views and for training with frozen stages. The time allowed is a limit: on
+a slower or busier machine the run takes more of it, before it takes fewer steps."""
 STEP = 3.7
 """Time of a training step to that of a forward pass over its images: forward, backward, optimiser, transforms."""
 LEAST_TRAINED = 0.2
 """Share of the parameters that stays trainable, however short the time is."""
-VIEWS_SHARE = 0.4
-"""Share of the time for training that computing views may take: else there are fewer views."""
+VIEWS_SHARE = 0.2
+"""Share of the allowed time that computing views may take: else there are fewer views."""
 FEWEST_VIEWS = 2
 """With one view, training would see the same pixels every time."""
 NEAR = 0.05
@@ -49,11 +49,9 @@ class Work:
         return once + self.steps * self.batch * STEP * point.seconds_after
 
     def with_views_for(self, point: CutPoint, seconds: float) -> Work:
-        """The same work with half of the views, or a quarter, where computing them would take too long."""
-        views = self.views
-        while views > FEWEST_VIEWS and self.images * (1 + views) * point.seconds_before > VIEWS_SHARE * seconds:
-            views = max(FEWEST_VIEWS, views // 2)
-        return replace(self, views=views)
+        """The same work with as many views as can be computed in ``seconds``, but not fewer than two."""
+        possible = seconds / max(self.images * point.seconds_before, 1e-12) - 1
+        return replace(self, views=max(min(self.views, int(min(possible, self.views))), min(self.views, FEWEST_VIEWS)))
 
     def bytes(self, point: CutPoint) -> int:
         """Size of all cached outputs."""
@@ -101,12 +99,12 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
         return Choice(None, "the network has no pre-trained weights, so that all of it is trained.")
     if not points:
         return Choice(None, "the network cannot be cut, so that all of it is trained.")
-    seconds = 60.0 * TRAINING_SHARE * minutes
     whole = points[0].seconds_before + points[0].seconds_after
     needed = work.seconds(None, whole)
-    if not minutes or needed <= seconds:
+    if not minutes or needed <= 60.0 * TRAINING_SHARE * minutes:
         return Choice(None, f"all layers can be trained in {_minutes(needed)}.")
-    costs = {p.name: work.with_views_for(p, seconds).seconds(p, whole) for p in points}
+    seconds, for_views = 60.0 * AIM * minutes, 60.0 * VIEWS_SHARE * minutes
+    costs = {p.name: work.with_views_for(p, for_views).seconds(p, whole) for p in points}
     allowed = [p for p in points if 1 - p.parameters >= LEAST_TRAINED and work.bytes(p) <= CACHE]
     gain = [p for p in _without_wide(allowed, work) if costs[p.name] < needed]
     if not gain:
@@ -116,10 +114,10 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     near = [p for p in fitting or gain if abs(p.time - first.time) <= NEAR and costs[p.name] <= 1.1 * costs[first.name]]
     point = min(near, key=lambda p: (work.bytes(p), p.name.count("."), p.time))
     reason = (
-        f"{_minutes(needed)} would be needed to train all layers; up to '{point.name}' they are frozen, and "
-        f"{_minutes(costs[point.name])} remain."
+        f"training all layers would take {_minutes(needed)}, training those after '{point.name}' takes "
+        f"{_minutes(costs[point.name])}."
     )
-    return Choice(point, reason, work.with_views_for(point, seconds).views)
+    return Choice(point, reason, work.with_views_for(point, for_views).views)
 
 
 def _without_wide(points: list[CutPoint], work: Work) -> list[CutPoint]:
@@ -129,27 +127,6 @@ def _without_wide(points: list[CutPoint], work: Work) -> list[CutPoint]:
         for p in points
         if not any(abs(q.time - p.time) <= NEAR and 2 * work.bytes(q) <= work.bytes(p) for q in points)
     ]
-
-
-def match_cut(points: Sequence[CutPoint], patterns: Sequence[str], model: str = "the network") -> CutPoint:
-    """The last cut point that one of the patterns names, for instance ``layer[12]`` or ``blocks.5``.
-
-    A pattern that names none is refused with near names.
-    """
-    places: list[int] = []
-    names = [name for point in points for name in point.names]
-    for pattern in patterns:
-        hits = [i for i, point in enumerate(points) if any(fnmatch.fnmatchcase(name, pattern) for name in point.names)]
-        if not hits:
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
-            can = f"It can be cut after {', '.join(near)}." if near else "It cannot be cut at all: set freeze to none."
-            raise ModelError(
-                f"freeze: '{pattern}' matches none of the {len(points)} places where {model} can be cut. {can}"
-            )
-        places += hits
-    if not places:
-        raise ModelError("freeze: no pattern was given. Name a stage, or set freeze to auto or none.")
-    return points[max(places)]
 
 
 def _minutes(seconds: float) -> str:

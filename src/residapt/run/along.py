@@ -75,15 +75,16 @@ class ScoresAlong(Callback):
 
     def state(self) -> CallbackState:
         """The best moment so far, with the weights of then."""
+        values = {"looked": self._looked, "select": self.select}
         if self.best is None:
-            return CallbackState({"looked": self._looked, "best": None})
+            return CallbackState({**values, "best": None})
         value, step, best = self.best
-        return CallbackState({"looked": self._looked, "best": [value, step]}, method_tensors(best))
+        return CallbackState({**values, "best": [value, step]}, method_tensors(best))
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with the best moment so far."""
+        """Go on with the best moment so far, unless it was the best by another score."""
         self._looked, self.best = int(state.values["looked"]), None
-        if state.values["best"] is not None:
+        if state.values["best"] is not None and state.values["select"] == self.select:
             value, step = state.values["best"]
             best = copy.deepcopy(method)
             load_method(best, state.tensors)

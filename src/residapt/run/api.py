@@ -14,6 +14,7 @@ from torch import nn
 from residapt.config import Config, from_dotted
 from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
+from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
 from residapt.run.request import Request, Setup
 from residapt.run.resume import recorded_config
@@ -48,12 +49,12 @@ class AdaptedRun:
     @property
     def streams(self) -> TwoStream:
         """The adapted two-stream network, whatever the verdict."""
-        return self._finished.method.streams
+        return self._finished.streams
 
     @property
     def source(self) -> nn.Module:
         """The source network that adaptation started from."""
-        return self._finished.source
+        return self._finished.whole_source
 
     @property
     def summary(self) -> RunSummary:
@@ -186,6 +187,7 @@ def run_request(request: Request) -> AdaptedRun:
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
     begin(setup, run)
+    setup = with_outputs(setup)
     network = source_stage(setup, run)
     adapted = adapt_stage(setup, run, network)
     return AdaptedRun(finish(setup, run, network, adapted), run)

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from residapt.config import Config
-from residapt.data.domains import DomainPair
 from residapt.data.preprocess import PHOTOGRAPH
-from residapt.distributed import Engine
-from residapt.methods.fit import make_trainer, source_pair
+from residapt.evaluate.evidence import subset
+from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
-from residapt.run.request import Setup
-from residapt.train import Callback, GroupConfig, Method, TrainConfig
-from residapt.train.early_stopping import EarlyStop
+from residapt.run.pace import images_along, images_in_the_end, limit_steps, measure, seconds_for_training
+from residapt.run.request import Pace, Setup
+from residapt.train import GroupConfig, TrainConfig
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
 ADAPT_EPOCHS, ADAPT_STEPS = 15, (300, 2000)
-SOURCE_SHARE = 0.4
-"""Share of the allowed time for the source network."""
-FEWEST_STEPS = 20
-"""Not even a slow machine takes fewer steps than this."""
 EVALUATIONS = 5
 """Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
+LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
+"""Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
 """Proximal steps in a run."""
 SHRINKAGE = 0.06
 """t of Eq. 12 times the number of proximal steps, which decides how far ranks fall, however long a run is."""
-
-PROBES = 5
-"""Steps that are timed; the first one warms up and does not count."""
-OVERHEAD = 1.2
-"""Time of a run divided by that of its steps alone: held-out images, scores and health are evaluated in between."""
-PATIENCE = 20.0
-"""Seconds after which timing ends."""
 
 
 @dataclass(frozen=True)
@@ -110,47 +99,6 @@ def by_steps(config: Config, given: Config) -> Config:
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds that one step takes on this machine."""
-
-    source: float
-    adapt: float
-
-
-def limit_steps(config: Config, given: Config, pace: Pace, trains_source: bool) -> tuple[Config, tuple[str, ...]]:
-    """Fewer steps where the chosen ones would take longer than ``minutes``; what was set stays.
-
-    ``given`` is the configuration as the user wrote it.
-    """
-    if not config.minutes:
-        return config, ()
-    seconds = 60.0 * config.minutes
-    notes: list[str] = []
-    if trains_source and not given.is_set("pretrain", "steps"):
-        assert config.pretrain.steps is not None
-        config, note = _limit(config, "pretrain", config.pretrain.steps, pace.source, SOURCE_SHARE * seconds)
-        notes += note
-    if trains_source:
-        seconds -= (config.pretrain.steps or 0) * pace.source
-    if not given.is_set("train", "steps"):
-        config, note = _limit(config, "train", config.train.steps, pace.adapt, seconds)
-        notes += note
-    return config, tuple(notes)
-
-
-def _limit(config: Config, group: str, steps: int, pace: float, seconds: float) -> tuple[Config, list[str]]:
-    most = max(int(seconds / max(pace, 1e-9)), FEWEST_STEPS)
-    if most >= steps:
-        return config, []
-    what = "source training" if group == "pretrain" else "adaptation"
-    note = (
-        f"{what} takes {most} steps instead of {steps}, because a step takes {pace:.1f} s here and training may take "
-        f"{config.minutes:g} minutes. For more, set minutes or {group}.steps."
-    )
-    return config.with_group(group, steps=most), [note]
-
-
 def _between(value: float, limits: tuple[int, int]) -> int:
     return max(limits[0], min(limits[1], round(value)))
 
@@ -159,39 +107,30 @@ def _fill(config: Config, *, given: Config, group: str, **values: Any) -> Config
     return config.with_group(group, **{name: v for name, v in values.items() if not given.is_set(group, name)})
 
 
-class _Clock(Callback):
-    """Remember how long each step took."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.taken: list[float] = []
-
-    def on_start(self, method: Method, step: int, steps: int) -> None:
-        self._begin = self._last = time.monotonic()
-
-    def on_step(self, method: Method, step: int) -> None:
-        now = time.monotonic()
-        self.taken.append(now - self._last)
-        self._last = now
-        if self.engine.any(now - self._begin > PATIENCE):
-            raise EarlyStop
-
-
 def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
-    """The setup with a complete configuration: steps by the size of the data, fewer where they would take too long."""
-    config = fill_in(given, facts)
-    adapt = _seconds_per_step(setup, config, config.method, setup.pair, config.train)
-    source = 0.0
-    notes: tuple[str, ...] = ()
-    if setup.train_source and config.minutes and not given.is_set("pretrain", "steps"):
-        alone = source_pair(setup.pair.source, setup.pair.balance)
-        source = _seconds_per_step(setup, config, "source_only", alone, source_settings(config))
-    if config.minutes:
-        config, notes = limit_steps(config, given, Pace(source, adapt), setup.train_source)
+    """The setup with a complete configuration: steps by the size of the data, fewer where they would take too long.
+
+    Where time or a setting asks for it, the first stages of the network are frozen and cut off.
+    """
+    setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
+    # A run that goes on has all its settings, and keeps them however quick the machine is now.
+    pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
+    setup = replace(setup, pace=pace, sample=_sample(setup, pace))
+    config, notes = setup.config, list(setup.notes)
+    if config.minutes and not setup.resume:
+        seconds = seconds_for_training(setup, pace)
+        config, more = limit_steps(config, given, pace, setup.train_source, seconds)
+        notes += more
     config = by_steps(config, given)
+    config = _fill(config, given=given, group="health", samples=images_along(config, pace, LOOKS_IN_A_RUN))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
-    return replace(setup, config=config, notes=(*setup.notes, *notes))
+    return replace(setup, config=config, notes=tuple(notes))
+
+
+def _sample(setup: Setup, pace: Pace) -> Tensor:
+    """The target images that the scores are computed on: fewer where they would take too long."""
+    return setup.sample[subset(len(setup.sample), images_in_the_end(setup, pace), seed=0)]
 
 
 def source_settings(config: Config) -> TrainConfig:
@@ -208,22 +147,3 @@ def source_settings(config: Config) -> TrainConfig:
         "log_every": max(1, min(50, pretrain.steps // 40)),
     }
     return TrainConfig.parse(values, where="pretrain")
-
-
-def _seconds_per_step(setup: Setup, config: Config, method: str, pair: DomainPair, train: TrainConfig) -> float:
-    """Time a few steps on a copy of the network; this also finds out whether the method works with it at all."""
-    clock = _Clock(setup.engine)
-    trainer = make_trainer(
-        method,
-        copy.deepcopy(setup.network),
-        pair,
-        method=config.method_config,
-        train=train.model_copy(update={"steps": min(PROBES, train.steps)}),
-        callbacks=[clock],
-        engine=setup.engine,
-    )
-    with suppress(EarlyStop):
-        trainer.run()
-    counted = clock.taken[1:] or clock.taken or [0.0]
-    # Every process must come to the same number of steps.
-    return setup.engine.average_values({"pace": OVERHEAD * sum(counted) / len(counted)})["pace"]

@@ -17,6 +17,7 @@ from residapt.evaluate.guard import compare
 from residapt.evaluate.scores import SCORES
 from residapt.report import write_report
 from residapt.run.along import scores_of
+from residapt.run.outputs import remove_outputs
 from residapt.run.pictures import changed_predictions, project, unusual_images
 from residapt.run.request import Setup
 from residapt.run.scoring import LabelScores, Stage, score_labelled
@@ -38,15 +39,26 @@ class Finished:
     summary: RunSummary
     method: Method
     source: nn.Module
+    """What was trained of the source network."""
     setup: Setup
 
     def adapted(self) -> nn.Module:
         """The adapted streams, merged into a plain network for the target."""
-        return self.method.target_model()
+        return self.setup.whole(self.method.target_model())
 
     def selected(self) -> nn.Module:
         """The plain network for the target that was selected: the adapted one, or the source network."""
-        return self.source if self.summary.verdict.selected == "source" else self.adapted()
+        return self.whole_source if self.summary.verdict.selected == "source" else self.adapted()
+
+    @property
+    def whole_source(self) -> nn.Module:
+        """The source network, frozen stages included."""
+        return self.setup.whole(self.source)
+
+    @property
+    def streams(self) -> TwoStream:
+        """The adapted streams, frozen stages included."""
+        return self.setup.whole_streams(self.method.streams)
 
 
 def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: Adapted) -> Finished:
@@ -63,11 +75,12 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     finished = Finished(summary, adapted.method, source, setup)
     if run is not None and setup.engine.is_main:
         _write(finished, run)
+        remove_outputs(run.outputs)
     return finished
 
 
 def _evidence(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
-    plain = plain_streams(source, setup.config.method_config.transform.features)
+    plain = plain_streams(source, setup.method_config.transform.features)
     before = collect(plain, setup.held_out, setup.seen, target_stream="source", device=setup.device)
     after = collect(method.streams, setup.held_out, setup.seen, target_stream="target", device=setup.device)
     return before, after
@@ -123,13 +136,14 @@ def _summary(
         accuracies=scored.accuracies,
         detections=scored.detections,
         ranks=layer_ranks(adapted.method.streams),
-        parameters=_parameters(adapted.method),
+        parameters=_parameters(setup, adapted.method),
         frequencies=_frequencies(setup, old, new, adapted.method),
         changed=changed_predictions(old, new, setup.target, setup.sample, setup.classes, setup.input),
         changed_count=round(changed * len(setup.target)),
         projection=project(before, after),
         notes=notes,
         selected=adapted.selected,
+        frozen=setup.kept,
         temperature=fit_temperature(after.source_logits, after.source_labels),
         calibrations=scored.calibrations,
         unusual=unusual_images(unusual, new, setup.target, setup.sample, setup.classes, setup.input),
@@ -148,8 +162,8 @@ def layer_ranks(streams: TwoStream) -> list[LayerRanks]:
     return found
 
 
-def _parameters(method: Method) -> dict[str, int]:
-    network = _count(method.streams.model)
+def _parameters(setup: Setup, method: Method) -> dict[str, int]:
+    network = _count(setup.whole(method.streams.model))
     groups = {name: sum(p.numel() for p in parameters) for name, parameters in method.groups().items()}
     return {
         "network": network,
@@ -177,10 +191,12 @@ def _frequencies(setup: Setup, before: Tensor, after: Tensor, method: Method) ->
 def _write(finished: Finished, run: RunDirectory) -> None:
     """The summary comes after what it describes, so that a run with a summary is a whole run."""
     setup = finished.setup
+    run.summary.unlink(missing_ok=True)  # of another choice
     if finished.summary.verdict.selected == "source":
         # The adapted network is kept, for residapt accept, but where nothing takes it for the result.
-        write_model(finished.source, run.model, setup.metadata.model_copy(update={"method": "source_only"}))
+        write_model(finished.whole_source, run.model, setup.metadata.model_copy(update={"method": "source_only"}))
         model, adapter = run.rejected / run.model.name, run.rejected / run.adapter.name
+        shutil.rmtree(run.adapter, ignore_errors=True)
     else:
         shutil.rmtree(run.rejected, ignore_errors=True)
         model, adapter = run.model, run.adapter
@@ -189,16 +205,18 @@ def _write(finished: Finished, run: RunDirectory) -> None:
         write_adapter(finished, adapter, overwrite=True)
     write_summary(finished.summary, run.summary)
     write_report(run)
+    if not setup.keep_checkpoints:
+        shutil.rmtree(run.checkpoint, ignore_errors=True)
 
 
 def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:
     """The adapter on the source network, which it carries where training has changed it."""
     setup = finished.setup
     save_pretrained(
-        finished.method.streams,
+        finished.streams,
         folder,
         metadata=setup.metadata,
         base="included" if setup.config.method_config.train_source else "reference",
-        original=base_hashes(finished.source),
+        original=base_hashes(finished.whole_source),
         overwrite=overwrite,
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +36,7 @@ from residapt.run.request import DATA, Request, Setup, check_request
 from residapt.run.scoring import doubtful_data, evaluation_set, unlabelled
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
+from residapt.train.progress import phase
 
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
@@ -51,6 +51,13 @@ class _Data:
     scored: OpenLabelled | None
     few: OpenLabelled | None
     """Labelled target images."""
+
+    @property
+    def opened(self) -> dict[str, OpenImages]:
+        """All sets of images by name."""
+        others = {"labelled": self.few, "evaluate": self.scored}
+        found = {"source": self.source.images, "target": self.target}
+        return found | {name: data.images for name, data in others.items() if data is not None}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,15 +87,14 @@ def prepare(request: Request) -> Setup:
     folders = isinstance(given.source, ClassFolders)
     source = None if folders else open_source(given.source, reading, request.classes)
     network = _network(request, config, form, source.classes if source else given.source.classes)
-    with _status(request, "reading and checking the images ..."):
+    with phase("reading and checking the images", request.console):
         source = source or open_source(given.source, reading)
         data = _open(given, reading, source)
     setup, facts = _assemble(request, config, engine, network, form, data)
     if request.resume and request.out is not None:
         check_unchanged(setup.labelled, RunDirectory(request.out).labelled)
-    setup = complete(setup, config, facts)
     setup.seconds["reading"] = time.monotonic() - started
-    return setup
+    return complete(replace(setup, started=started), config, facts)
 
 
 def _scan(request: Request) -> _Given:
@@ -144,6 +150,8 @@ def _assemble(
         pair=_pair(config, data, kept, example),
         held_out=held_out,
         target=data.target,
+        inputs=data.target.plain,
+        opened=data.opened,
         sample=rest[subset(len(rest), config.data.score_images, seed=0)],
         unlabelled=rest,
         labelled=records_of(data.few),
@@ -153,9 +161,11 @@ def _assemble(
         callbacks=tuple(request.callbacks),
         notes=(*data.notes, *doubtful_data(data.source, data.target), *notes, *more, *also),
         tensorboard=request.tensorboard,
+        keep_checkpoints=request.keep_checkpoints,
         resume=request.resume,
+        outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )
-    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained)
+    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
 
 
 def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainPair:
@@ -240,10 +250,3 @@ def _metadata(request: Request, config: Config, data: _Data, shape: InputSpec) -
         standardise=config.model.standardise,
         input=shape if data.source.images.raw and data.target.raw else None,
     )
-
-
-def _status(request: Request, text: str) -> AbstractContextManager[Any]:
-    if request.console.is_terminal:
-        return request.console.status(text)
-    request.console.print(text, markup=False, highlight=False)
-    return nullcontext()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from residapt.distributed import Engine
 from residapt.errors import ConfigError
 from residapt.evaluate.predict import Evaluation
 from residapt.evaluate.scores import SCORES
-from residapt.methods import check_method
+from residapt.methods import MethodConfig, check_method
 from residapt.models import InputSpec
 from residapt.models.trust import refuse_code
 from residapt.run.checks import check_output, check_places
+from residapt.run.frozen import Frozen
 from residapt.storage.metadata import AdapterMetadata
+from residapt.storage.summary import FrozenPart
+from residapt.streams import TwoStream
 from residapt.train import Callback
 from residapt.train.tensorboard import check_tensorboard
 
@@ -60,8 +64,12 @@ class Request:
     callbacks: Sequence[Callback] = ()
     """Callbacks of the adaptation, besides those of the run itself."""
     tensorboard: bool = False
+    keep_checkpoints: bool = False
+    """Keep the checkpoints of the adaptation when the run has finished, so that another one can be selected."""
     trust_code: bool = False
     """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
+    outputs: Path | None = None
+    """Folder for outputs of frozen stages that several runs share; None keeps them with the run, until its end."""
 
     def __post_init__(self) -> None:
         data = {name: getattr(self.config.data, name) for name in DATA}
@@ -85,11 +93,11 @@ class Request:
 
 def check_request(request: Request, config: Config) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
-    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
-    check_method(config.method)
-    if request.model is None:
+    if request.model is None:  # first of all: what else a file says does not matter then
         where = f"run '{request.out}'" if request.resume else "the configuration or base run"
         refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
+    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
+    check_method(config.method)
     if config.select != "last" and config.select not in SCORES:
         raise ConfigError(f"--select {config.select!r} is not a score. Use last, or one of: {', '.join(SCORES)}.")
     if request.tensorboard:
@@ -104,6 +112,20 @@ def _absolute(place: str | None) -> str | None:
     return place if place in (None, "none") else str(Path(place).absolute())
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that things take on this machine."""
+
+    source: float = 0.0
+    """A step of training the source network."""
+    adapt: float = 0.0
+    """A step of the adaptation."""
+    forward: float = 0.0
+    """Predictions for one image."""
+    views: float = 0.0
+    """The outputs of frozen stages for all images."""
+
+
 @dataclass(frozen=True, eq=False)
 class Setup:
     """Everything that a run needs, read and checked; nothing has been written yet."""
@@ -111,7 +133,7 @@ class Setup:
     config: Config
     """Complete: every choice is made."""
     network: nn.Module
-    """As it is before any training of this run."""
+    """What is trained, as it is before any training of this run: the network, or what follows its frozen stages."""
     train_source: bool
     metadata: AdapterMetadata
     input: InputSpec
@@ -120,6 +142,10 @@ class Setup:
     held_out: Labelled
     """Source images that are not trained on."""
     target: OpenImages
+    inputs: Images
+    """The target images as the network reads them: pixels, or the outputs of frozen stages for them."""
+    opened: Mapping[str, OpenImages]
+    """All sets of images by name, of which the others are parts."""
     sample: Tensor
     """Indices of the target images that the scores are computed on."""
     unlabelled: Tensor
@@ -130,14 +156,25 @@ class Setup:
     engine: Engine
     console: Console
     callbacks: Sequence[Callback] = ()
+    frozen: Frozen | None = None
+    """First stages that have been cut off from ``network``."""
+    kept: FrozenPart = field(default_factory=FrozenPart)
+    """What of the network stays as it is, and why."""
+    outputs: Path | None = None
+    """Folder for the outputs of frozen stages; None keeps them in a temporary one."""
+    pace: Pace = Pace()
+    """How long things take here."""
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
+    keep_checkpoints: bool = False
     resume: bool = False
     """Whether the run was started by an earlier process, and goes on."""
     warnings: list[str] = field(default_factory=list)
     """Further notes, found as the run goes on."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time by stage; filled as the run goes on."""
+    started: float = field(default_factory=time.monotonic)
+    """When the run began."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -150,15 +187,29 @@ class Setup:
         return self.engine.device
 
     @property
+    def method_config(self) -> MethodConfig:
+        """The settings of the method for the network that is trained."""
+        config = self.config.method_config
+        return config if self.frozen is None else self.frozen.settings(config)
+
+    @property
     def watched(self) -> Images:
         """The target images that no label was given for."""
         whole = len(self.unlabelled) == len(self.target)
-        return self.target.plain if whole else Part(self.target.plain, self.unlabelled)
+        return self.inputs if whole else Part(self.inputs, self.unlabelled)
 
     @property
     def seen(self) -> Images:
         """The target images that the scores are computed on."""
-        return Part(self.target.plain, self.sample)
+        return Part(self.inputs, self.sample)
+
+    def whole(self, network: nn.Module) -> nn.Module:
+        """A trained network with its frozen stages, which reads images."""
+        return network if self.frozen is None else self.frozen.whole(network)
+
+    def whole_streams(self, streams: TwoStream) -> TwoStream:
+        """Trained streams with their frozen stages, which read images."""
+        return streams if self.frozen is None else self.frozen.whole_streams(streams)
 
     def say(self, text: str) -> None:
         """Print to the terminal, in one process only."""

@@ -28,14 +28,16 @@ def resume_command(path: Path) -> str:
 
 
 @contextmanager
-def resumable(trainer: Trainer, run: RunDirectory | None, stage: str, *, every: int) -> Iterator[None]:
+def resumable(
+    trainer: Trainer, run: RunDirectory | None, stage: str, *, every: int, keep: bool = False
+) -> Iterator[None]:
     """Within this context the training of a stage saves checkpoints, and starts from the newest one there is."""
     try:
         if run is None:
             yield
             return
         directory = run.checkpoint / stage
-        trainer.callbacks.items.append(Checkpointer(directory, every, command=resume_command(run.path)))
+        trainer.callbacks.items.append(Checkpointer(directory, every, command=resume_command(run.path), keep=keep))
         if steps_in(directory):
             restore_checkpoint(trainer, directory)
         with stop_on_signals(trainer):

@@ -11,6 +11,7 @@ import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import nn
 
@@ -25,6 +26,7 @@ from residapt.run.defaults import source_settings
 from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
+from residapt.run.select import best_checkpoint
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -86,6 +88,8 @@ class Adapting:
     """A training of the second stage, with what listens to it; a round that had ended before has no listeners."""
 
     trainer: Trainer
+    stage: str
+    """Name of the round's folder of checkpoints."""
     along: ScoresAlong | None = None
     notes: Notes = field(default_factory=Notes)
 
@@ -122,7 +126,7 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         network = _train_source(setup, run)
     if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
-        write_model(network, run.source, metadata)
+        write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or setup.config.model.base is not None:
         _refuse_chance(setup, network)
     setup.seconds["source"] = time.monotonic() - started
@@ -155,13 +159,13 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.config.method_config,
+        method=setup.method_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
-        load_weights(trainer.method.streams.model, run.source)
+        _load_trained(setup, trainer.method.streams.model, run.source)
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
     patience = setup.config.pretrain.patience
@@ -170,6 +174,14 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         best = run_with_early_stopping(trainer, stopping)
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
+
+
+def _load_trained(setup: Setup, network: nn.Module, file: Path) -> None:
+    """What was trained of the source network, out of the file of the whole one."""
+    whole = setup.whole(network)
+    load_weights(whole, file)
+    own = network.state_dict()
+    network.load_state_dict({name: tensor for name, tensor in whole.state_dict().items() if name in own})
 
 
 def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, turn: Round) -> Adapting:
@@ -195,9 +207,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
     )
-    return Adapting(
-        _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks]), along, notes
-    )
+    trainer = _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks])
+    return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 
 def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iterable[Callback]) -> Trainer:
@@ -223,11 +234,15 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         last = _adapt_once(setup, run, source, turn)
         return last.method
 
-    method, story = in_rounds(Round(setup.config.method_config, setup.config.train), adapt, setup.seen)
+    method, story = in_rounds(Round(setup.method_config, setup.config.train), adapt, setup.seen)
     assert last is not None
     selected = "last"
     if last.along is not None:
-        method, selected = last.along.selected(method)
+        from_files = run is not None and setup.resume and setup.config.select != "last" and last.along.best is None
+        if run is not None and from_files:  # the score was named when the run had finished
+            method, selected = best_checkpoint(setup, method, run.checkpoint / last.stage)
+        else:
+            method, selected = last.along.selected(method)
     notes = last.notes.texts
     if len(story) > 1:
         moved = ", then by ".join(f"{done['moved']:.2f}" for done in story)
@@ -244,13 +259,14 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
-        return Adapting(trainer)
+        return Adapting(trainer, stage)
     if turn.number:
         setup.say(
             f"training again from the source network ({turn.number + 1}), for the class frequencies of the target"
         )
     adapting = adapt_trainer(setup, run, source, turn)
-    with resumable(adapting.trainer, run, stage, every=setup.config.train.checkpoint_every):
+    every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
+    with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
     return adapting
 

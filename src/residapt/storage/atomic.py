@@ -74,7 +74,7 @@ def _move_into_place(temporary: Path, folder: Path, names: Mapping[str, bytes]) 
 
 
 def _beside(path: Path) -> Path:
-    # In the same folder, so that the last step is a rename; the suffix stays, since some writers look at it.
+    # In the same folder, so that the last step is a rename; the suffix stays, since some writers read it.
     return path.absolute().parent / f".residapt-{secrets.token_hex(8)}{path.suffix}"
 
 

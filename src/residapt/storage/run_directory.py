@@ -18,6 +18,8 @@ class RunDirectory:
         self.labelled = path / "labelled.csv"
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
+        self.outputs = path / "outputs"
+        """Of frozen stages; removed when the run has ended."""
         self.adapter = path / "adapter"
         self.model = path / "model.safetensors"
         self.rejected = path / "rejected"

@@ -128,6 +128,21 @@ class UnusualImage(Settings):
     """Small JPEG as base64."""
 
 
+class FrozenPart(Settings):
+    """What of the network stays as it was, and why."""
+
+    last: str | None = None
+    """The last stage that is frozen; None where the whole network is trained."""
+    reason: str = ""
+    """Why, in one sentence."""
+    parameters: float = 0.0
+    """Share of the network's parameters that is frozen."""
+    views: int = 0
+    """Augmented views of each image whose outputs were computed once."""
+    precision: str = "float16"
+    """How these outputs were kept."""
+
+
 class RunSummary(Settings):
     """Everything the report shows that is not in metrics.jsonl or config.toml."""
 
@@ -171,6 +186,8 @@ class RunSummary(Settings):
     """Both domains in two dimensions."""
     notes: list[str] = []
     """Health notes, in plain words."""
+    frozen: FrozenPart = FrozenPart()
+    """The first stages, where they were frozen and their outputs computed once."""
     selected: str = "last"
     """Which checkpoint of the adaptation was taken."""
     temperature: float | None = None

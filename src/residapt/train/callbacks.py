@@ -91,7 +91,7 @@ class Callback:
         return []
 
     def on_settled(self, trainer: Trainer) -> None:
-        """Before the first step and after every step, once all about it has been told: the moment to save."""
+        """Before the first step and after every step, once all other callbacks have run: the moment to save."""
 
     def on_interrupt(self, trainer: Trainer) -> None:
         """Training was asked to stop and stops now, between two steps."""

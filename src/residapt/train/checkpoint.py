@@ -31,11 +31,12 @@ KEPT = 2
 class Checkpointer(Callback):
     """Save before the first step, every ``every`` steps, at the last, and when training is asked to stop.
 
-    ``command`` is what a person types to go on. Add it as the last callback.
+    ``command`` is what a person types to go on. Older checkpoints are removed unless ``keep``. Add it as the last
+    callback.
     """
 
-    def __init__(self, directory: Path, every: int, *, command: str = "") -> None:
-        self.directory, self.every, self.command = directory, every, command
+    def __init__(self, directory: Path, every: int, *, command: str = "", keep: bool = False) -> None:
+        self.directory, self.every, self.command, self.keep = directory, every, command, keep
         self.saved = -1
         """The newest step that was saved or restored; -1 if there is none."""
 
@@ -66,18 +67,18 @@ class Checkpointer(Callback):
     def _save(self, trainer: Trainer) -> None:
         if self.saved != trainer.step:
             if trainer.engine.is_main:
-                save_checkpoint(trainer, self.directory)
+                save_checkpoint(trainer, self.directory, keep=self.keep)
             self.saved = trainer.step
 
 
-def save_checkpoint(trainer: Trainer, directory: Path) -> None:
-    """Write the trainer's state; older checkpoints go only when this one is complete."""
+def save_checkpoint(trainer: Trainer, directory: Path, *, keep: bool = False) -> None:
+    """Write the trainer's state; older checkpoints go only when this one is complete, and not if they are kept."""
     _check_finite(trainer)
     folder = folder_of(directory, trainer.step)
     try:
         remove_leftovers(directory)
         write_folder(folder, *_contents(trainer))
-        _remove_others(directory, trainer.step)
+        _remove_others(directory, trainer.step, keep=keep)
     except OSError as error:
         reason = error.strerror or str(error)
         raise TrainingError(
@@ -88,8 +89,8 @@ def save_checkpoint(trainer: Trainer, directory: Path) -> None:
 def restore_checkpoint(trainer: Trainer, directory: Path) -> int:
     """Bring a fresh trainer to the newest usable checkpoint, and give its step.
 
-    A damaged one is passed over for the one before, and that is told when training starts. With several processes all
-    of them read the same one, so that the directory must be visible to all.
+    A damaged one is skipped in favour of the one before, which is reported when training starts. Several processes all
+    read the same one, so that the directory must be visible to all of them.
     """
     record, tensors = _newest_usable(trainer, directory)
     step = trainer.engine.agree(record.step)
@@ -101,6 +102,13 @@ def restore_checkpoint(trainer: Trainer, directory: Path) -> int:
         raise ModelError(f"checkpoint '{folder_of(directory, step)}' does not fit: {error}") from None
     trainer.step = step
     return step
+
+
+def load_weights_of(method: Method, directory: Path, step: int) -> None:
+    """Bring a method to the weights of the checkpoint of a step."""
+    _, tensors = read_folder(folder_of(directory, step))
+    own = {name.removeprefix("method:"): tensor for name, tensor in tensors.items() if name.startswith("method:")}
+    load_method(method, own)
 
 
 def _newest_usable(trainer: Trainer, directory: Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
@@ -148,7 +156,7 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
     for full, tensor in tensors.items():
         kind, _, name = full.partition(":")
         if kind not in parts:
-            raise ModelError(f"'{full}' belongs to nothing.")
+            raise ModelError(f"unexpected tensor '{full}'.")
         parts[kind][name] = tensor
     load_method(trainer.method, parts["method"], trainer.optimizer)
     load_optimizer(trainer.method, trainer.optimizer, parts["optimizer"], record.optimizer)
@@ -191,9 +199,9 @@ def _check_finite(trainer: Trainer) -> None:
             )
 
 
-def _remove_others(directory: Path, step: int) -> None:
-    """Keep this one and the one before; those of later steps are of a past that was given up."""
+def _remove_others(directory: Path, step: int, *, keep: bool) -> None:
+    """Keep this one and the one before, or all; those of later steps are of a past that was given up."""
     earlier = [other for other in steps_in(directory) if other <= step]
     for other in steps_in(directory):
-        if other not in earlier[:KEPT]:
+        if other not in (earlier if keep else earlier[:KEPT]):
             remove_folder(folder_of(directory, other))

@@ -71,9 +71,9 @@ class HealthConfig(Settings):
     """When the health monitor speaks."""
 
     checks: int = Field(default=20, ge=1)
-    """How often in a run predictions are looked at."""
+    """Health checks in a run."""
     samples: int = Field(default=256, ge=8)
-    """Images of each domain that are looked at; at least 8 for each class."""
+    """Images of each domain in a health check; at least 8 for each class."""
     patience: ClassVar[int] = 10
     """Logged steps in a row before a domain classifier is called stuck or perfect."""
     stuck: ClassVar[float] = 0.02
@@ -91,4 +91,4 @@ class HealthConfig(Settings):
     absent: ClassVar[float] = 0.1
     """A class is missing if it is predicted less often than this share of its frequency in the source."""
     worse: ClassVar[float] = 2.0
-    """A kind of trouble is told again when it has become this many times as bad."""
+    """A symptom is reported again when it has become this many times as severe."""

@@ -35,26 +35,26 @@ class HeldOut:
 
 
 class EarlyStopping(Callback):
-    """Look at held-out source images every so many steps; after ``patience`` looks without gain, stop."""
+    """Check accuracy on held-out source images every so many steps; stop after ``patience`` checks without gain."""
 
     def __init__(self, held_out: Labelled, *, every: int, patience: int, balance: Balance = "as-is") -> None:
         self.held_out, self.every, self.patience, self.balance = held_out, max(every, 1), patience, balance
-        self.looks: list[HeldOut] = []
+        self.checks: list[HeldOut] = []
         self.best: HeldOut | None = None
         self._state: dict[str, Tensor] = {}
         self._steps = 0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
-        """Learn how long the training is; look once, so that training never makes a network worse."""
+        """Learn how long the training is; check once, so that training never makes a network worse."""
         self._steps = steps
-        self._look(method, step)
+        self._check(method, step)
 
     def on_step(self, method: Method, step: int) -> None:
         """Look when it is time."""
         if step % self.every and step != self._steps:
             return
-        self._look(method, step)
-        waited = sum(look.step > self.best.step for look in self.looks) if self.best else 0
+        self._check(method, step)
+        waited = sum(check.step > self.best.step for check in self.checks) if self.best else 0
         if waited >= self.patience and step < self._steps:
             raise EarlyStop
 
@@ -64,26 +64,26 @@ class EarlyStopping(Callback):
             method.load_state_dict(self._state)
 
     def state(self) -> CallbackState:
-        """All looks, and the best weights."""
+        """All checks, and the best weights."""
         best = None if self.best is None else asdict(self.best)
-        return CallbackState({"looks": [asdict(look) for look in self.looks], "best": best}, dict(self._state))
+        return CallbackState({"checks": [asdict(check) for check in self.checks], "best": best}, dict(self._state))
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with the looks of the run so far."""
-        self.looks = [HeldOut(**look) for look in state.values["looks"]]
+        """Go on with the checks of the run so far."""
+        self.checks = [HeldOut(**check) for check in state.values["checks"]]
         self.best = None if state.values["best"] is None else HeldOut(**state.values["best"])
         device = next(method.parameters()).device
         self._state = {name: tensor.to(device, copy=True) for name, tensor in state.tensors.items()}
 
-    def _look(self, method: Method, step: int) -> None:
-        look = look_at(method, self.held_out, step, self.balance)
-        self.looks.append(look)
-        if self.best is None or look.key > self.best.key:
-            self.best = look
+    def _check(self, method: Method, step: int) -> None:
+        check = check_held_out(method, self.held_out, step, self.balance)
+        self.checks.append(check)
+        if self.best is None or check.key > self.best.key:
+            self.best = check
             self._state = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
 
 
-def look_at(method: Method, held_out: Labelled, step: int = 0, balance: Balance = "as-is") -> HeldOut:
+def check_held_out(method: Method, held_out: Labelled, step: int = 0, balance: Balance = "as-is") -> HeldOut:
     """Accuracy and loss of the source stream; every image counts the same, or every class does."""
     device = next(method.parameters()).device
     with evaluating(method):
@@ -92,7 +92,7 @@ def look_at(method: Method, held_out: Labelled, step: int = 0, balance: Balance 
     if balance == "as-is":
         loss = functional.cross_entropy(logits, held_out.labels)
         return HeldOut(step, 100.0 * float(right.double().mean()), float(loss))
-    # Many negatives must not decide alone: a network that never finds anything would look best.
+    # Many negatives must not decide alone: a network that never finds anything would seem best.
     counts = held_out.labels.bincount(minlength=logits.shape[1]).double()
     weights = 1.0 / (counts[held_out.labels] * (counts > 0).sum())
     losses = functional.cross_entropy(logits, held_out.labels, reduction="none")
@@ -107,5 +107,5 @@ def run_with_early_stopping(trainer: Trainer, stopping: EarlyStopping) -> HeldOu
     except EarlyStop:
         trainer.callbacks.on_end(trainer.method, trainer.step)
     stopping.bring_back_best(trainer.method)
-    assert stopping.best is not None  # it looks once before the first step
+    assert stopping.best is not None  # it checks once before the first step
     return stopping.best

@@ -31,13 +31,13 @@ from residapt.train.symptoms import (
 __all__ = ["HealthConfig", "HealthMonitor"]
 
 
-_REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_told", "_waiting")
+_REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_reported", "_waiting")
 
 
 class HealthMonitor(Callback):
     """Watch the domain classifier, the barrier, the ranks, and predictions on a fixed sample of both domains.
 
-    Each kind of trouble is told once, and again only when it has become much worse. Looking changes nothing: a run
+    Each symptom is reported once, and again only when it has become much worse. Checks change nothing: a run
     with a monitor ends in the same weights as one without.
 
     ``source`` should be held out from training. ``before`` is the source-only network; without it the source stream
@@ -62,7 +62,7 @@ class HealthMonitor(Callback):
         self._source, self._labels = _Sample(source.images, chosen), source.labels[chosen]
         self._target = _Sample(target, subset(len(target), limit, seed=0))
         self._prior = _frequencies(source.labels, len(self.names))
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._waiting: list[str] = []
 
     def notices(self) -> list[str]:
@@ -105,7 +105,7 @@ class HealthMonitor(Callback):
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""
         if step % self._every == 0 or step == self._steps:
-            self._look(method, last=step == self._steps)
+            self._check(method, last=step == self._steps)
 
     def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Say that the run has stopped, and what is left of it."""
@@ -120,7 +120,7 @@ class HealthMonitor(Callback):
         )
 
     def state(self) -> CallbackState:
-        """What has been seen and told so far."""
+        """What has been observed and reported so far."""
         values = {name: getattr(self, name) for name in _REMEMBERED}
         return CallbackState({**values, "_seen": sorted(self._seen), "_old": self._old.tolist()})
 
@@ -131,7 +131,7 @@ class HealthMonitor(Callback):
         self._seen = set(state.values["_seen"])
         self._old = torch.tensor(state.values["_old"], dtype=self._old.dtype)
 
-    def _look(self, method: Method, *, last: bool) -> None:
+    def _check(self, method: Method, *, last: bool) -> None:
         accuracy = self._source_accuracy(method)
         self._best = max(self._best, accuracy)
         now = self._target_frequencies(method, lambda x: method.predict(x, "target"))
@@ -141,7 +141,7 @@ class HealthMonitor(Callback):
         )
         found = [symptom for symptom in (source_falling(accuracy, self._best, self.config), moved) if symptom]
         for symptom in found:
-            # Adversarial training swings; only what stays for a second look, or to the end, is worth a word.
+            # Adversarial training swings; only what stays for a second check, or to the end, is reported.
             if last or symptom.kind in self._seen:
                 self._note(symptom)
         self._seen = {symptom.kind for symptom in found}
@@ -162,10 +162,10 @@ class HealthMonitor(Callback):
     def _note(self, symptom: Symptom | None) -> None:
         if symptom is None:
             return
-        told = self._told.get(symptom.kind)
-        if told is None or symptom.severity >= self.config.worse * told:
-            self._told[symptom.kind] = symptom.severity
-            self._waiting.append(symptom.text if told is None else f"worse than before: {symptom.text}")
+        reported = self._reported.get(symptom.kind)
+        if reported is None or symptom.severity >= self.config.worse * reported:
+            self._reported[symptom.kind] = symptom.severity
+            self._waiting.append(symptom.text if reported is None else f"worse than before: {symptom.text}")
 
 
 class _Sample:

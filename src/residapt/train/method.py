@@ -60,7 +60,7 @@ class Method(Predictor, ABC):
         left_out = {id(parameter) for parameter in averages}
         return [parameter for parameter in self.parameters() if id(parameter) not in left_out]
 
-    def meet(self, pair: DomainPair, classes: int) -> None:
+    def setup(self, pair: DomainPair, classes: int) -> None:
         """Learn what can be known of the data before the first step; called once, by the trainer."""
 
     def wants_view(self, progress: float) -> bool:

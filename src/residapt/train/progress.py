@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -58,8 +58,8 @@ class ProgressBar(Callback):
             self._printed = time.monotonic()
             passed = self._printed - self._started
             left = passed / max(info.step - self._from, 1) * (info.steps - info.step)
-            told = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
-            _print(self.console, ", ".join([f"{self.title}: {told}", *numbers]))
+            state = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
+            _print(self.console, ", ".join([f"{self.title}: {state}", *numbers]))
 
     def on_notice(self, method: Method, step: int, notice: str) -> None:
         """Show a note above the bar."""
@@ -119,6 +119,25 @@ def phase(name: str, console: Console) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def counting(title: str, console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """A function of images done, all images and seconds left: a bar on a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        printed = time.monotonic()
+
+        def line(done: int, count: int, left: float) -> None:
+            nonlocal printed
+            if time.monotonic() - printed >= PLAIN_SECONDS:
+                printed = time.monotonic()
+                _print(console, f"{title}: {done}/{count} images, about {left:.0f} s left")
+
+        _print(console, f"{title} ...")
+        yield line
+        return
+    with _TwoLines(title, console, 0, 1) as bar:
+        yield lambda done, count, _left: bar.update(bar.bar, completed=done, total=count)
+
+
 def describe(info: StepInfo) -> list[str]:
     """Losses by name, then the sum of all ranks."""
     numbers = [f"{name} {value:.3g}" for name, value in info.values.items() if name != "total"]
@@ -143,8 +162,8 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         seconds = None if task.finished else task.time_remaining
-        told = "" if task.finished else "-:--:--" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))
-        return Text(f"{told} left" if told else "done", style="progress.remaining", no_wrap=True)
+        text = "" if task.finished else "-:--:--" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))
+        return Text(f"{text} left" if text else "done", style="progress.remaining", no_wrap=True)
 
 
 class _TwoLines(Progress):

@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_on_signals(trainer: Trainer) -> Iterator[None]:
-    """Within this context the first signal sets a flag that the trainer looks at after each step.
+    """Within this context the first signal sets a flag that the trainer reads after each step.
 
     The second finds the handlers that were there before, which end the program. Only the main thread of a program gets
     signals; elsewhere this does nothing.

@@ -52,7 +52,7 @@ def _only_guesses(losses: Sequence[float], tolerance: float) -> bool:
 
 
 def perfect_adversary(accuracies: Sequence[float], config: HealthConfig) -> Symptom | None:
-    """The domain classifier has told the domains apart (almost) every time for long."""
+    """The domain classifier has separated the domains (almost) perfectly for many logged steps."""
     recent = accuracies[-config.patience :]
     mean = sum(recent) / max(len(recent), 1)
     if len(recent) < config.patience or mean < config.perfect:

@@ -74,7 +74,7 @@ class Trainer:
         )
         example = self.batches.batch(0).to(self.engine.device, self.format)
         classes = self._check_labels(pair, example)
-        method.meet(pair, classes)
+        method.setup(pair, classes)
         split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.streams.checkpoint_blocks()
@@ -140,13 +140,13 @@ class Trainer:
 
     def _fail(self, error: Exception) -> None:
         """Tell the callbacks, and raise what a person can do something about with words on how to go on."""
-        told = explain(error, step=self.step, steps=self.config.steps, batch_size=self.config.batch_size)
-        if told is None or isinstance(told, Interrupted):
+        explained = explain(error, step=self.step, steps=self.config.steps, batch_size=self.config.batch_size)
+        if explained is None or isinstance(explained, Interrupted):
             return
         with suppress(ResidaptError):  # a full disk has no room for this either
-            self.callbacks.on_failure(self.method, self.step, told)
+            self.callbacks.on_failure(self.method, self.step, explained)
             self._tell(self.callbacks.notices())
-        raise with_hint(told, self.callbacks.resume_hint()) from error
+        raise with_hint(explained, self.callbacks.resume_hint()) from error
 
     def _restore_callbacks(self) -> None:
         try:
@@ -240,8 +240,8 @@ class Trainer:
             how = (
                 f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
             )
-        told = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
-        self._tell([f"{told} {how}"])
+        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
+        self._tell([f"{text} {how}"])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()

@@ -34,7 +34,7 @@ class TransformConfig(Settings):
     """l of Eq. 2 at the start; 0 shares the layer."""
     right_rank: int = 32
     """r of Eq. 2 at the start; 0 shares the layer."""
-    bias_rank: ClassVar[int] = 1
+    bias_rank: int = 1
     """Width of the biases' block."""
     ranks: dict[str, tuple[int, int]] = {}
     """Ranks [l, r] of single layers, by name pattern; the first pattern that matches counts."""
@@ -60,11 +60,11 @@ class TransformConfig(Settings):
             resolve_nonlinearity(name)
         return name
 
-    @field_validator("left_rank", "right_rank")
+    @field_validator("left_rank", "right_rank", "bias_rank")
     @classmethod
     def _zero_or_more(cls, rank: int) -> int:
         if rank < 0:
-            raise ValueError("a rank must be 0 or more; 0 shares the layer")
+            raise ValueError("a rank must be 0 or more; 0 shares the layer (or its biases)")
         return rank
 
     @field_validator("ranks")

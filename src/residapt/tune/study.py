@@ -14,6 +14,7 @@ from residapt.evaluate.scores import SCORES
 from residapt.models import load_weights
 from residapt.models.trust import names_code, refuse_code
 from residapt.parallel import Pool, make_engine
+from residapt.run.outputs import remove_outputs, with_outputs
 from residapt.run.prepare import prepare
 from residapt.run.request import Request, Setup
 from residapt.run.stages import begin, source_stage
@@ -88,6 +89,7 @@ def tune(
                             raise Interrupted(text, step=store.count(), signal=outcome.signal)
                         store.end(job.number, outcome)
                         on_trial(Trial(job.number, job.out.name, job.values, outcome))
+            remove_outputs(RunDirectory(folder.source).outputs)
             study = Study(folder, settings, store.ended())
             _write_best(study)
             return study
@@ -142,11 +144,13 @@ def _jobs(store: TrialStore, template: Request, settings: StudyConfig, folder: S
             classes=template.classes,
             train_source=template.train_source,
             trust_code=template.trust_code,
+            outputs=template.outputs,
         )
 
 
 def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension], plan: Setup | None) -> Request:
-    """The request that all trials share: with a trained source network and the same number of steps."""
+    """The request that all trials share: source network, number of steps, outputs of frozen stages."""
+    request = replace(request, outputs=RunDirectory(folder.source).outputs)
     run, shared = RunDirectory(folder.source), shares_source(space)
     if not run.config.is_file() or (shared and not run.source.is_file()):
         _make_source(request, run, plan, train=shared)
@@ -168,6 +172,8 @@ def _chosen_once(complete: Config, space: Sequence[Dimension]) -> dict[str, obje
         "model.base": complete.model.base,
     }
     searched = {dimension.key for dimension in space}
+    if "model.spec" not in searched:  # whose stages have other names
+        values |= {"freeze": complete.freeze, "views.count": complete.views.count}
     return {key: value for key, value in values.items() if value is not None and key not in searched}
 
 
@@ -177,11 +183,12 @@ def _make_source(request: Request, run: RunDirectory, plan: Setup | None, *, tra
     if plan is None:
         config = load_config(run.config) if begun else request.config
         plan = prepare(replace(request, config=config, out=run.path, resume=begun))
+    plan = replace(plan, outputs=request.outputs)
     if not begun:
         run = RunDirectory.create(run.path)
     begin(plan, run)
     if train:
-        source_stage(plan, run)
+        source_stage(with_outputs(plan), run)
 
 
 def _write_best(study: Study) -> None:

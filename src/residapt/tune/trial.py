@@ -38,6 +38,8 @@ class TrialJob:
     classes: Sequence[str] | None = None
     train_source: bool | None = None
     trust_code: bool = False
+    outputs: Path | None = None
+    """Where the outputs of frozen stages are that all trials share."""
 
     def __str__(self) -> str:
         return f"trial {self.number}"
@@ -83,6 +85,7 @@ def _summary(job: TrialJob) -> RunSummary:
         out=job.out,
         resume=begun,
         trust_code=job.trust_code,
+        outputs=job.outputs,
     )
     return run_request(request).summary
 

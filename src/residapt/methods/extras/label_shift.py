@@ -196,15 +196,12 @@ def why_degenerate(
     condition = float(torch.linalg.cond(joint / joint.sum(dim=0)))
     if not condition <= max_condition:
         return (
-            f"the source's confusion matrix has the condition number {condition:.3g}, above prior.max_condition = "
+            f"the source's confusion matrix has the condition number {condition:.3g}, above "
             f"{max_condition:g}: the network hardly tells some classes apart"
         )
     share = effective_share(source_prior, target_prior)
     if share < min_ess:
-        return (
-            f"its weights would leave {100 * share:.2g} % of the source images effective, below prior.min_ess = "
-            f"{100 * min_ess:g} %"
-        )
+        return f"its weights would leave {100 * share:.2g} % of the source images effective, below {100 * min_ess:g} %"
     return None
 
 

@@ -33,7 +33,7 @@ from residapt.methods.extras.label_shift import (
 LEAST = 5.0
 """Running count of source samples that every class needs before an estimate is made."""
 WINDOW = 2048
-"""Latest target predictions that EM looks at."""
+"""Number of the latest target predictions that EM uses."""
 
 
 class TargetPrior(nn.Module):
