@@ -166,7 +166,7 @@ def _template(request: Request, folder: StudyFolder, space: Sequence[Dimension],
 
 def _chosen_once(complete: Config, space: Sequence[Dimension]) -> dict[str, object]:
     """What the source run's complete configuration fixes for all trials."""
-    values = {
+    values: dict[str, object] = {
         "train.steps": complete.train.steps,
         "model.weights": complete.model.weights,
         "model.base": complete.model.base,
