@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from residapt.lazy import lazy
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from residapt.train.config import GroupConfig, HealthConfig, TrainConfig
     from residapt.train.trainer import Trainer
     from residapt.transform.config import TransformConfig
+
+# Silent unless a program listens: logging.basicConfig(level="INFO") shows what the library has to say.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AdaptedRun",

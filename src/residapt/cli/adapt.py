@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from residapt.cli.app import app, console
-from residapt.cli.result import result_lines, show_lines
+from residapt.cli.app import app
+from residapt.cli.options import JsonOption, QuietOption, progress_console
+from residapt.cli.result import show_summary
 
 if TYPE_CHECKING:
     from residapt.run import AdaptedRun
@@ -99,6 +100,8 @@ def adapt(
     changes: Annotated[
         list[str] | None, _option("--set", help="Change one setting: key=value. Repeatable.", panel=TRAINING)
     ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
@@ -131,7 +134,7 @@ def adapt(
         if out is not None or config is not None:
             raise ConfigError("--resume uses the run's own folder and settings: leave out -o and --config.")
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
-        _resume(resume, options, changes or (), **more)
+        _resume(resume, options, changes or (), quiet, as_json, **more)
         return
     if out is None:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
@@ -144,16 +147,18 @@ def adapt(
     request = Request(
         config=settings,
         out=out,
-        console=console,
+        console=progress_console(quiet=quiet, as_json=as_json),
         tensorboard=tensorboard,
         keep_checkpoints=keep_checkpoints,
         # A spec that was typed is the user's own word; one in a file may be anybody's.
         trust_code=trust_code or typed_spec(model, changes or ()),
     )
-    show_result(run_request(request), out)
+    show_result(run_request(request), out, as_json=as_json)
 
 
-def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
+def _resume(
+    path: Path, options: Mapping[str, Any], changes: Sequence[str], quiet: bool, as_json: bool, **more: Any
+) -> None:
     """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.
@@ -164,14 +169,15 @@ def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **mo
 
     if RunDirectory.open(path).summary.exists() and options.keys() <= {"force"} and not changes:
         summary = accept(path) if options else _finished(path)
-        show_lines([f"Run {path} has finished already.", *result_lines(summary, path)])
+        show_summary(summary, path, as_json=as_json, first=[f"Run {path} has finished already."])
         return
     if RunDirectory.open(path).summary.exists() and options.keys() == {"select"} and not changes:
         settings, more = reopened_config(path, options), {**more, "keep_checkpoints": True}
     else:
         settings = recorded_config(path, changes, options)
-    request = Request(config=settings, out=path, resume=True, console=console, **more)
-    show_result(run_request(request), path)
+    progress = progress_console(quiet=quiet, as_json=as_json)
+    request = Request(config=settings, out=path, resume=True, console=progress, **more)
+    show_result(run_request(request), path, as_json=as_json)
 
 
 def _finished(path: Path) -> RunSummary:
@@ -196,7 +202,7 @@ def _patterns(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def show_result(run: AdaptedRun, out: Path) -> None:
+def show_result(run: AdaptedRun, out: Path, *, as_json: bool = False) -> None:
     """The result of a run, in one process only."""
     if run.setup.engine.is_main:
-        show_lines(result_lines(run.summary, out))
+        show_summary(run.summary, out, as_json=as_json)

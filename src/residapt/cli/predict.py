@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 import typer
 
 from residapt.cli.app import app, messages
-from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
+from residapt.cli.options import (
+    BaseOption,
+    BatchOption,
+    DeviceOption,
+    OverwriteOption,
+    QuietOption,
+    RunArgument,
+    TrustOption,
+)
 from residapt.cli.progress import image_progress, list_unreadable, standard_output
 
 _FORMATS: dict[str | None, Literal["csv", "jsonl"] | None] = {None: None, "csv": "csv", "jsonl": "jsonl"}
@@ -30,6 +38,7 @@ def predict(
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Predict the class of every image: path, class and probability. Unreadable files are listed."""
     from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions

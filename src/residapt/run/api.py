@@ -133,7 +133,8 @@ def adapt(
         callbacks: Callbacks of the adaptation (:class:`residapt.Callback`).
         tensorboard: Write event files into ``out``.
         trust_code: Allow code that the files of a run name as their network.
-        verbose: Show progress and messages on the standard error stream.
+        verbose: Show progress and messages on the standard error stream. If False, messages go to the logger
+            ``residapt`` instead.
         console: A ``rich`` console to show them on instead.
         **settings: Settings of the configuration, by groups or with dots:
             ``seed=1, rank={"weight": 0.5}, **{"pretrain.steps": 500}``.
