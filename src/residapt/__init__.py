@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from residapt.run.decision import accept, reject
     from residapt.run.suggest import suggest
     from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.hub import push_to_hub
     from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
     from residapt.train.callbacks import Callback
@@ -61,6 +62,7 @@ __all__ = [
     "losses",
     "methods",
     "models",
+    "push_to_hub",
     "rank",
     "register",
     "reject",
@@ -84,6 +86,7 @@ __getattr__, _names = lazy(
         **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
         "suggest": "residapt.run.suggest",
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
+        "push_to_hub": "residapt.storage.hub",
         "AdapterMetadata": "residapt.storage.metadata",
         "TwoStream": "residapt.streams.two_stream",
         "Callback": "residapt.train.callbacks",

@@ -20,7 +20,7 @@ def doctor(
     test: Annotated[bool, typer.Option("--test/--no-test", help="Adapt a small network on each device.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the installation: versions, devices, extras, and a self-test of about two seconds. Exit code 1 if it fails."""
+    """Check the installation: versions, devices, extras, and a self-test of two seconds. Exit code 1 if it fails."""
     from residapt.doctor import examine
 
     found = examine(test=test)

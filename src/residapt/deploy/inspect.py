@@ -11,6 +11,7 @@ from safetensors import safe_open
 from residapt.errors import ConfigError
 from residapt.storage import AdapterConfig, AdapterMetadata, LayerRecord, read_config
 from residapt.storage.adapter_format import CONFIG
+from residapt.storage.hub import adapter_folder
 from residapt.storage.model_file import read_model_metadata
 from residapt.storage.run_directory import RunDirectory
 
@@ -40,7 +41,7 @@ class Inspection:
 
 def inspect_run(path: Path | str) -> Inspection:
     """Read configuration and headers; no network is built and no tensor loaded."""
-    path = Path(path)
+    path = adapter_folder(path)
     if path.is_file():
         return _of_model(path, path)
     if (path / CONFIG).is_file():

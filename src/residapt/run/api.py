@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from residapt.run.request import Request, Setup
 from residapt.run.resume import recorded_config
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
+from residapt.storage.hub import push_to_hub
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, Verdict
 from residapt.streams import TwoStream
@@ -86,6 +88,21 @@ class AdaptedRun:
             overwrite: Replace an adapter that is there already.
         """
         write_adapter(self._finished, Path(path), overwrite=overwrite)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the adapter of the adapted streams to the Hugging Face Hub; ``residapt.load`` finds it there.
+
+        Args:
+            repo_id: Where to: ``"user/name"``. The repository is created if it is not there.
+            private: Whether a new repository is private.
+            token: Access token; without it the one that ``hf auth login`` has stored.
+
+        Returns:
+            The address of the repository.
+        """
+        with tempfile.TemporaryDirectory() as place:
+            self.save_pretrained(Path(place, "adapter"))
+            return push_to_hub(Path(place, "adapter"), repo_id, private=private, token=token)
 
 
 def adapt(

@@ -28,6 +28,7 @@ from residapt.storage.base_network import (
     tensor_hash,
     with_tensors,
 )
+from residapt.storage.hub import adapter_folder
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.model_card import model_card
 from residapt.streams.norm import batch_norms
@@ -87,7 +88,7 @@ def save_pretrained(
     write_folder(path, {WEIGHTS: blob, CARD: model_card(config).encode(), CONFIG: text.encode()})
 
 
-def load(model: nn.Module, path: Path | str) -> TwoStream:
+def load(model: nn.Module, path: Path | str, *, revision: str | None = None) -> TwoStream:
     """The two-stream model of an adapter on its base network, in evaluation mode; another network is rejected.
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
@@ -95,9 +96,11 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
 
     Args:
         model: The base network.
-        path: The folder of the adapter.
+        path: The folder of the adapter, or its name on the Hugging Face Hub, ``"user/name"``.
+        revision: Branch, tag or commit on the Hub.
     """
-    config = read_config(Path(path))
+    path = adapter_folder(path, revision=revision)
+    config = read_config(path)
     tensors = _read_tensors(Path(path) / WEIGHTS, config)
     what = f"adapter '{path}'"
     check_base(model, config.tensors, what)
