@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face Hub on this machine: as much of its API as uploading and downloading a model needs."""
+"""A stand-in for the Hugging Face Hub on this machine: as much of its API as a model needs."""
 
 from __future__ import annotations
 
