@@ -159,7 +159,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.method_config.model_copy(update={"train_source": True}),  # before it is the base
+        method=setup.source_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,
