@@ -78,7 +78,22 @@ def build_method(name: str, model: nn.Module, config: MethodConfig | None = None
     """A method around a network; ``example`` is a small batch of input, used to find the features' width."""
     _load_built_in()
     check_method(name)
-    return _METHODS[name].factory(model, config or MethodConfig(), example)
+    config = config or MethodConfig()
+    method = _METHODS[name].factory(model, config, example)
+    if not config.train_source:
+        _require_fixed(name, method)
+    return method
+
+
+def _require_fixed(name: str, method: Method) -> None:
+    """Refuse a method that would train the network itself, which is to stay as it is."""
+    streams = method.streams
+    learns = bool(streams.target_only_parameters() or streams.statistics.named())
+    if not streams.fixed or not learns:
+        raise ConfigError(
+            f"method '{name}' learns by changing the network itself, but it is to stay as it is (freeze = 'base'). "
+            f"Leave freeze out, or take a method with parameters for the target alone, such as rpt."
+        )
 
 
 def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:

@@ -78,7 +78,7 @@ class AdaptedRun:
     def save_pretrained(self, path: Path | str, overwrite: bool = False) -> None:
         """Write the adapter of the adapted streams, whatever the verdict.
 
-        It carries what training has changed of the source network; with ``train_source=False`` that is nothing, and
+        It carries what training has changed of the source network; with ``freeze="base"`` that is nothing, and
         the adapter is small.
 
         Args:

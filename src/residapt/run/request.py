@@ -191,6 +191,11 @@ class Setup:
         return config if self.frozen is None else self.frozen.settings(config)
 
     @property
+    def source_config(self) -> MethodConfig:
+        """The same for the training of the source network, before it is a base that stays as it is."""
+        return self.method_config.model_copy(update={"train_source": True})
+
+    @property
     def watched(self) -> Images:
         """The target images that no label was given for."""
         whole = len(self.unlabelled) == len(self.target)
