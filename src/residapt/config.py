@@ -23,6 +23,19 @@ else:
     import tomli as tomllib
 
 
+Selection = Literal[
+    "last",
+    "source_accuracy",
+    "entropy",
+    "infomax",
+    "bnm",
+    "snd",
+    "class_ami",
+    "dev",
+    "devn",
+    "mmd_outputs",
+]
+"""What ``select`` can be: last, or a label-free score."""
 FREEZE = ("auto", "none", "base")
 """What ``freeze`` can be besides patterns."""
 SET_BY_FREEZE = ("transform.freeze", "train_source")
@@ -50,13 +63,13 @@ class DataConfig(Settings):
     """Where images are, and how they become tensors."""
 
     source: str | None = None
-    """Folder with one folder of images for each class."""
+    """Folder with one folder of images for each class, or a CSV file with the columns path and class."""
     target: str | None = None
     """Folder with unlabelled images, at any depth."""
     target_labels: str | None = None
     """Labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
     evaluate: str | None = None
-    """Folder with one folder of images for each class, scored at the end and never trained on."""
+    """Labelled images, given like the source, scored at the end and never trained on."""
     positive: str | None = None
     """Positive class for average precision and the precision-recall curve. None takes, of two classes, the one with
     fewer images in the scored set."""
@@ -126,7 +139,7 @@ class Config(Settings):
     """Which layers stay as they are. auto: as many first stages of a pre-trained network as the time allowed asks for;
     none: no layer; patterns (``conv1``, ``layer1``): the modules of these names, in both streams, without transforms;
     base: the whole source network, batch-norm statistics included, while transforms work on all layers."""
-    select: str = "last"
+    select: Selection = "last"
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""

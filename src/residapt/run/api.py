@@ -16,8 +16,8 @@ from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
+from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
-from residapt.run.resume import recorded_config
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
 from residapt.storage.run_directory import RunDirectory
