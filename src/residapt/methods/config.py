@@ -194,7 +194,10 @@ class MethodConfig(Settings):
     few_weight: float = Field(1.0, ge=0)
     """Weight of the classification loss on the labelled target images, where there are some."""
     train_source: bool = True
-    """Whether the source stream is trained on together with the transforms."""
+    """Whether the source stream is trained on together with the transforms; ``freeze = "base"`` makes it false."""
+    transferred_weight: float = Field(0.0, ge=0)
+    """Weight of the classification loss on source images in the target stream, with the source images' own batch-norm
+    statistics. It is what a frozen base's labels can teach the transforms."""
     penalty: Literal["prox", "gradient"] = "prox"
     """Ranks by proximal steps, or by back-propagating the penalty of Eq. 11 (an ablation)."""
     rank: RankConfig = RankConfig()

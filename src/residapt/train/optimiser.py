@@ -39,6 +39,8 @@ def build_optimizer(
         if trained:
             rate, penalty = _rate(config, name), config.weight_decay
             named.append({"params": trained, "name": name, "lr": rate, "weight_decay": penalty})
+    if not named:  # batch-norm statistics alone learn without gradients
+        named.append({"params": [nn.Parameter(torch.zeros(1))], "name": "network", "lr": 0.0})
     if config.optimizer == "sgd":
         return torch.optim.SGD(named, lr=config.network.lr, momentum=MOMENTUM)
     if config.optimizer == "adadelta":
