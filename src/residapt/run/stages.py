@@ -166,7 +166,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.method_config,
+        method=setup.source_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,

@@ -81,6 +81,8 @@ class Verdict(Settings):
     """Which network is in model.safetensors."""
     reasons: tuple[str, ...] = ()
     """In plain words, each marked ``for: `` or ``against: `` the adapted network."""
+    measurements: dict[str, tuple[float, float]] = {}
+    """What the guard reads, before and after."""
     chosen_by: Literal["guard", "force", "user"] = "guard"
     """The guard against negative transfer, the setting ``force``, or ``residapt accept`` and ``reject`` afterwards."""
 
