@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from residapt.run.decision import accept, reject
     from residapt.run.suggest import suggest
     from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.adapter_set import AdapterSet
     from residapt.storage.hub import push_to_hub
     from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
@@ -34,6 +35,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __all__ = [
     "AdaptedRun",
     "AdapterMetadata",
+    "AdapterSet",
     "Callback",
     "Config",
     "ConfigError",
@@ -88,6 +90,7 @@ __getattr__, _names = lazy(
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
         "push_to_hub": "residapt.storage.hub",
         "AdapterMetadata": "residapt.storage.metadata",
+        "AdapterSet": "residapt.storage.adapter_set",
         "TwoStream": "residapt.streams.two_stream",
         "Callback": "residapt.train.callbacks",
         **dict.fromkeys(("GroupConfig", "HealthConfig", "TrainConfig"), "residapt.train.config"),

@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from importlib import import_module, metadata, util
+from typing import Any
 
 from residapt.settings import Settings
 from residapt.version import __version__
@@ -147,10 +148,8 @@ def _adapt_small(device: str) -> str:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
-    run = adapt(
-        network, source=(source, labels), target=target, steps=20, verbose=False,
-        device=device, **{"pretrain.steps": 100, "pretrain.lr": 0.05},
-    )  # fmt: skip
+    settings: dict[str, Any] = {"pretrain": {"steps": 100, "lr": 0.05}, "device": device}
+    run = adapt(network, source=(source, labels), target=target, steps=20, verbose=False, **settings)
     streams = run.streams
     inputs = target.to(next(streams.parameters()).device)
     with torch.no_grad():

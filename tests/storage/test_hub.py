@@ -14,8 +14,7 @@ from torch import nn
 
 import residapt
 from residapt.errors import ConfigError, ModelError
-from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS
-from residapt.storage.hub import adapter_folder, push_to_hub
+from residapt.storage.hub import CARD, CONFIG, WEIGHTS, adapter_folder, push_to_hub
 from support.hub import Hub, hub
 
 pytest.importorskip("huggingface_hub", reason="needs the extra hub")

@@ -11,6 +11,7 @@ import typer
 
 from residapt.cli.app import app, console, show_json
 from residapt.cli.options import JsonOption
+from residapt.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from residapt.storage.summary import RunSummary
@@ -22,6 +23,7 @@ RunOption = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 @app.command(epilog="Example: residapt accept run/")
 def accept(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the adapted network of a finished run, although the guard did not."""
+    RunDirectory.open(run)
     from residapt.run import accept
 
     show_summary(accept(run), run, as_json=as_json)
@@ -30,6 +32,7 @@ def accept(run: RunOption, as_json: JsonOption = False) -> None:
 @app.command(epilog="Example: residapt reject run/")
 def reject(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the source network of a finished run instead of the adapted one."""
+    RunDirectory.open(run)
     from residapt.run import reject
 
     show_summary(reject(run), run, as_json=as_json)

@@ -17,8 +17,8 @@ from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
+from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
-from residapt.run.resume import recorded_config
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
 from residapt.storage.hub import push_to_hub
@@ -80,7 +80,7 @@ class AdaptedRun:
     def save_pretrained(self, path: Path | str, overwrite: bool = False) -> None:
         """Write the adapter of the adapted streams, whatever the verdict.
 
-        It carries what training has changed of the source network; with ``train_source=False`` that is nothing, and
+        It carries what training has changed of the source network; with ``freeze="base"`` that is nothing, and
         the adapter is small.
 
         Args:
@@ -204,8 +204,7 @@ def run_request(request: Request) -> AdaptedRun:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
-    begin(setup, run)
-    setup = with_outputs(setup)
+    setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
     adapted = adapt_stage(setup, run, network)
     return AdaptedRun(finish(setup, run, network, adapted), run)

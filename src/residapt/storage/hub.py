@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from residapt.errors import ConfigError, ModelError
-from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS, read_config
 
+CARD, CONFIG, WEIGHTS = "README.md", "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS, CARD)
 """Nothing else is downloaded or uploaded; the weights are safetensors, which run no code."""
 HERE = "this-folder/"
@@ -19,14 +19,19 @@ HERE = "this-folder/"
 _NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
-def adapter_folder(path: Path | str, *, revision: str | None = None) -> Path:
-    """The folder of an adapter: the given one, or the local copy of ``user/name`` on the Hub.
+def is_hub_name(path: Path | str) -> bool:
+    """Whether this is ``user/name`` on the Hub.
 
-    A path counts as a name of the Hub if nothing is there under it, nor under its first part: ``runs/camera-7`` with a
+    It is not if something is there under that path, nor if its first part is a folder: ``runs/camera-7`` beside a
     folder ``runs`` is a mistyped path, for which nobody else needs to be asked.
     """
+    return bool(_NAME.fullmatch(str(path))) and not Path(path).exists() and not Path(path).parent.exists()
+
+
+def adapter_folder(path: Path | str, *, revision: str | None = None) -> Path:
+    """The folder of an adapter: the given one, or the local copy of ``user/name`` on the Hub."""
     name, path = str(path), Path(path)
-    if path.exists() or not _NAME.fullmatch(name) or path.parent.exists():
+    if not is_hub_name(name):
         if revision is not None:
             raise ConfigError(f"revision={revision!r} is for adapters on the Hugging Face Hub; '{name}' is a path.")
         return path
@@ -62,6 +67,8 @@ def push_to_hub(
     Returns:
         The address of the repository.
     """
+    from residapt.storage.adapter_format import read_config
+
     folder = Path(folder)
     if not _NAME.fullmatch(repo_id):
         raise ConfigError(f"push_to_hub: repo_id must be 'user/name', got {repo_id!r}.")
