@@ -10,7 +10,7 @@ import typer
 
 from residapt.cli.app import app
 from residapt.cli.options import JsonOption, QuietOption, progress_console
-from residapt.cli.result import show_summary
+from residapt.cli.result import show_lines, show_summary
 
 if TYPE_CHECKING:
     from residapt.run import AdaptedRun
@@ -95,6 +95,9 @@ def adapt(
         bool,
         _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
     ] = False,
+    dry_run: Annotated[
+        bool, _option("--dry-run", help="Only show what would be done, and how long it takes.", panel=RESULT)
+    ] = False,
     resume: Annotated[Path | None, _option("--resume", help="Continue a stopped run.", panel=RESULT)] = None,
     trust_code: Annotated[
         bool,
@@ -140,12 +143,12 @@ def adapt(
     }
     options = {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v is not None}
     if resume is not None:
-        if out is not None or config is not None:
-            raise ConfigError("--resume uses the run's own folder and settings: leave out -o and --config.")
+        if out is not None or config is not None or dry_run:
+            raise ConfigError("--resume uses the run's own folder and settings: leave out -o, --config and --dry-run.")
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
         _resume(resume, options, changes or (), quiet, as_json, **more)
         return
-    if out is None:
+    if out is None and not dry_run:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
     settings = load_config(config, changes or (), options=options)
     # A spec that was typed is the user's own word; one in a file may be anybody's.
@@ -165,7 +168,13 @@ def adapt(
         trust_code=trusted,
         scanned=scanned,
     )
-    show_result(run_request(request), out, as_json=as_json)
+    if dry_run:
+        from residapt.run.plan import plan_lines
+        from residapt.run.prepare import prepare
+
+        show_lines(plan_lines(prepare(request), out))
+    else:
+        show_result(run_request(request), as_json=as_json)
 
 
 def _resume(
@@ -194,7 +203,7 @@ def _resume(
 
     progress = progress_console(quiet=quiet, as_json=as_json)
     request = Request(config=settings, out=path, resume=True, console=progress, **more)
-    show_result(run_request(request), path, as_json=as_json)
+    show_result(run_request(request), as_json=as_json)
 
 
 def _finished(path: Path) -> RunSummary:
@@ -219,7 +228,7 @@ def _patterns(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def show_result(run: AdaptedRun, out: Path, *, as_json: bool = False) -> None:
+def show_result(run: AdaptedRun, *, as_json: bool = False) -> None:
     """The result of a run, in one process only."""
-    if run.setup.engine.is_main:
-        show_summary(run.summary, out, as_json=as_json)
+    if run.setup.engine.is_main and run.directory is not None:
+        show_summary(run.summary, run.directory.path, as_json=as_json)

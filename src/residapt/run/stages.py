@@ -27,6 +27,7 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.size import size_line
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -113,6 +114,8 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
         return setup if choices is None else replace(setup, kept=choices.frozen, notes=choices.notes)
     for note in setup.notes:
         setup.say(f"note: {note}")
+    if not setup.console.quiet and (size := size_line(setup)) is not None:
+        setup.say(size)
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:

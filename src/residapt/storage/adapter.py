@@ -168,7 +168,7 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
 def _collect(streams: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
     own = named_tensors(streams.model)
     tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in _own_tensors(streams).items()}
+    tensors |= {f"target.{name}": tensor for name, tensor in own_tensors(streams).items()}
     for name in streams.layers:
         tensors |= {f"transform.{name}.{key}": factor for key, factor in streams.transform(name).named_parameters()}
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -230,13 +230,13 @@ def _load_transforms(streams: TwoStream, config: AdapterConfig, tensors: Mapping
 
 @torch.no_grad()
 def _load_own(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
-    named = _own_tensors(streams)
+    named = own_tensors(streams)
     for name, own in named.items():
         own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
     return {f"target.{name}" for name in named}
 
 
-def _own_tensors(streams: TwoStream) -> dict[str, Tensor]:
+def own_tensors(streams: TwoStream) -> dict[str, Tensor]:
     """Batch-norm statistics and parameters that the target stream has for itself."""
     return {**streams.statistics.named(), **streams.target_parameters.named()}
 
