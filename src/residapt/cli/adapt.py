@@ -77,7 +77,7 @@ def adapt(
     ] = None,
     recipe: Annotated[
         str | None,
-        _option("--recipe", help="Named set of settings: paper, plus.", panel=TRAINING),
+        _option("--recipe", help="Named set of settings: default, paper, plus.", panel=TRAINING),
     ] = None,
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
