@@ -79,9 +79,11 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     if not photographs:
         config = fill(config, group="augment", strength="mixed")
         config = fill(config, group="consistency", view="strong")
-    rate = GroupConfig(lr=1e-4 if facts.pretrained else 5e-4)
+    # A network that has learned the source and nothing else is trained on as quickly here as it was there.
+    general = photographs and facts.pretrained
+    rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
-    return fill(config, group="train", head=10.0) if facts.pretrained else config
+    return fill(config, group="train", head=10.0) if general else config
 
 
 def by_steps(config: Config, given: Config) -> Config:
