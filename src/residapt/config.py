@@ -81,7 +81,7 @@ class DataConfig(Settings):
     """1 for grey, 3 for colour; None takes what the network expects."""
     augment: bool = True
     """Random crops and flips of training images (flips only where the network reads photographs)."""
-    holdout: float = Field(0.1, gt=0, lt=1)
+    holdout: ClassVar[float] = 0.1
     """Share of the labelled source images held out for early stopping and for the scores."""
     cache_gb: float = Field(20.0, ge=0)
     """Gigabytes of decoded images on disk, for all runs of this machine (residapt cache); 0 keeps none."""
@@ -94,8 +94,6 @@ class PretrainConfig(Settings):
 
     steps: int | None = Field(None, ge=0)
     """Largest number of optimiser steps; None chooses by the size of the data."""
-    batch_size: int = Field(64, ge=1)
-    """Images in a step."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate of Adam; unless set, a fifth of it where the network starts from pre-trained weights."""
     head: float = Field(1.0, gt=0)

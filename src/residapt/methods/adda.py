@@ -35,7 +35,6 @@ class ADDA(AdaptingMethod):
 
     name = "adda"
     streams: SeparateStreams
-    trains_source = False
 
     def __init__(self, streams: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
         super().__init__(config)
@@ -72,8 +71,7 @@ class ADDA(AdaptingMethod):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
         own = domain_loss(logits, weights)
-        mapping = self.adversary.held(0.5 * as_source, own)
-        return DiscrepancyLosses(mapping, own, {"domain_accuracy": domain_accuracy(logits)})
+        return DiscrepancyLosses(0.5 * as_source, own, {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""
