@@ -141,6 +141,8 @@ class Config(Settings):
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""
+    restarts: int = Field(1, ge=1, le=100)
+    """How many times the whole run is made, from different seeds; a label-free score selects one of them."""
     minutes: float = Field(20.0, ge=0)
     """Longest training in minutes where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()
@@ -300,9 +302,13 @@ def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def write_config(config: BaseModel, path: Path) -> None:
-    """Write every setting that has a value as TOML, which has no null: an absent setting is None."""
-    path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")
+def write_config(config: BaseModel, path: Path, *, given: bool = False) -> None:
+    """Write every setting that has a value as TOML, which has no null: an absent setting is None.
+
+    With ``given``, settings that nobody has given are left out, so that they can still be chosen.
+    """
+    values = config.model_dump(mode="json", exclude_unset=given)
+    path.write_text(tomli_w.dumps(_without_none(values)), encoding="utf-8")
 
 
 def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

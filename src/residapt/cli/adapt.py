@@ -82,6 +82,10 @@ def adapt(
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
     ] = None,
+    restarts: Annotated[
+        int | None,
+        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
+    ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
     select: Annotated[
@@ -130,6 +134,7 @@ def adapt(
         "method": method,
         "recipe": recipe,
         "train.steps": steps,
+        "restarts": restarts,
         "device": device,
         "seed": seed,
         "select": select,
