@@ -40,10 +40,11 @@ def test_options_are_values_and_stand_between_file_and_overrides(tmp_path: Path)
 
 
 def test_settings_of_the_method_are_flat_for_users_and_a_group_in_code():
-    config = Config.parse({"recipe": "paper", "rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"})
+    given = {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann", "recipe": "paper"}
+    config = Config.parse(given)
     assert config.method_config == MethodConfig(rank=RankConfig(weight=0.5), few_weight=2.0)
-    assert config.model_dump(exclude_unset=True) == {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"}
-    assert Config(method_config=config.method_config, method="dann") == config
+    assert config.model_dump(exclude_unset=True) == given
+    assert Config(method_config=config.method_config, method="dann", recipe="paper") == config
     keys = [key for key, _, _ in describe_config(config)]
     assert {"rank.weight", "few_weight", "pretrain.steps", "method"} <= set(keys)
     assert not any(key.startswith("method_config") for key in keys)
