@@ -24,7 +24,7 @@ NUMBERS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less tha
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
 PUBLIC = {
     "adapt": ("Adapt", ("adapt", "AdaptedRun", "accept", "reject")),
-    "streams": ("Streams and adapters", ("TwoStream", "load", "save_pretrained", "AdapterMetadata")),
+    "streams": ("Streams and adapters", ("TwoStream", "load", "AdapterSet", "save_pretrained", "AdapterMetadata")),
     "training": ("Training", ("Trainer", "Callback", "frozen", "register")),
     "errors": ("Errors", ("ResidaptError", "ConfigError", "DataError", "ModelError", "TrainingError", "Interrupted")),
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from residapt.run.decision import accept, reject
     from residapt.run.suggest import suggest
     from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.adapter_set import AdapterSet
     from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
     from residapt.train.callbacks import Callback
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaptedRun",
     "AdapterMetadata",
+    "AdapterSet",
     "Callback",
     "Config",
     "ConfigError",
@@ -81,6 +83,7 @@ __getattr__, _names = lazy(
         "suggest": "residapt.run.suggest",
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
         "AdapterMetadata": "residapt.storage.metadata",
+        "AdapterSet": "residapt.storage.adapter_set",
         "TwoStream": "residapt.streams.two_stream",
         "Callback": "residapt.train.callbacks",
         **dict.fromkeys(("GroupConfig", "HealthConfig", "TrainConfig"), "residapt.train.config"),

@@ -98,6 +98,9 @@ def adapt(
         bool,
         _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
     ] = False,
+    dry_run: Annotated[
+        bool, _option("--dry-run", help="Only show what would be done, and how long it takes.", panel=RESULT)
+    ] = False,
     resume: Annotated[Path | None, _option("--resume", help="Continue a stopped run.", panel=RESULT)] = None,
     trust_code: Annotated[
         bool,
@@ -142,12 +145,12 @@ def adapt(
     }
     options = {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v is not None}
     if resume is not None:
-        if out is not None or config is not None:
-            raise ConfigError("--resume uses the run's own folder and settings: leave out -o and --config.")
+        if out is not None or config is not None or dry_run:
+            raise ConfigError("--resume uses the run's own folder and settings: leave out -o, --config and --dry-run.")
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
         _resume(resume, options, changes or (), **more)
         return
-    if out is None:
+    if out is None and not dry_run:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
     settings = load_config(config, changes or (), options=options)
     # A spec that was typed is the user's own word; one in a file may be anybody's.
@@ -167,7 +170,13 @@ def adapt(
         trust_code=trusted,
         scanned=scanned,
     )
-    show_result(run_request(request), out)
+    if dry_run:
+        from residapt.run.plan import plan_lines
+        from residapt.run.prepare import prepare
+
+        show_lines(plan_lines(prepare(request), out))
+    else:
+        show_result(run_request(request))
 
 
 def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
@@ -193,7 +202,7 @@ def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **mo
     from residapt.run import Request, run_request
 
     request = Request(config=settings, out=path, resume=True, console=console, **more)
-    show_result(run_request(request), path)
+    show_result(run_request(request))
 
 
 def _finished(path: Path) -> RunSummary:
@@ -218,7 +227,7 @@ def _patterns(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def show_result(run: AdaptedRun, out: Path) -> None:
+def show_result(run: AdaptedRun) -> None:
     """The result of a run, in one process only."""
-    if run.setup.engine.is_main:
-        show_lines(result_lines(run.summary, out))
+    if run.setup.engine.is_main and run.directory is not None:
+        show_lines(result_lines(run.summary, run.directory.path))

@@ -66,14 +66,12 @@ def layer_table(found: Inspection) -> Table:
 
 def file_table(found: Inspection) -> Table:
     """Sizes on disk."""
+    from residapt.report.words import megabytes
+
     table = Table("file", title="On disk")
     table.add_column("size", justify="right")
     for name, size in found.files.items():
-        table.add_row(escape(name), _size(size))
+        table.add_row(escape(name), megabytes(size))
     if len(found.files) > 1:
-        table.add_row("all", _size(sum(found.files.values())), style="bold")
+        table.add_row("all", megabytes(sum(found.files.values())), style="bold")
     return table
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"

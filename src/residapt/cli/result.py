@@ -53,6 +53,7 @@ def result_lines(summary: RunSummary, out: Path) -> list[str]:
         *_verdict(summary),
         *_disagreement(summary, out),
         *_ranks(summary),
+        *_sizes(out),
         f"Files in {out}: {there}. Open report.html first.",
         *_other_network(summary, out),
         f"Next: residapt predict {shlex.quote(str(out))} images/ -o predictions.csv",
@@ -122,6 +123,23 @@ def _detection(summary: RunSummary) -> list[str]:
         f"Average precision of '{found.positive}' ({found.positives} images against {found.negatives} others): "
         f"{before.detection.average_precision:.3f} with the source network, {found.average_precision:.3f} adapted."
     ]
+
+
+def _sizes(out: Path) -> list[str]:
+    """How large the adapter has become, and how a smaller one is made."""
+    from residapt.report.words import megabytes
+    from residapt.storage import read_config
+
+    run = RunDirectory(out)
+    folder = next((place for place in (run.adapter, run.rejected / run.adapter.name) if place.is_dir()), None)
+    if folder is None:
+        return []
+    config, network = read_config(folder), megabytes(run.source.stat().st_size)
+    size = megabytes(sum(file.stat().st_size for file in folder.iterdir()))
+    if config.base == "reference":
+        return [f"Adapter: {size}, on the source network of {network}, which stays as it is."]
+    carried = f"{len(config.carried)} of the {len(config.tensors)} tensors of the source network"
+    return [f"Adapter: {size}, with {carried} ({network}), which was trained along; --freeze base makes a small one."]
 
 
 def _ranks(summary: RunSummary) -> list[str]:

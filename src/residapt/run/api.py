@@ -194,8 +194,7 @@ def _go(request: Request, ready: Callable[[], None] = lambda: None) -> Finished:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
-    begin(setup, run)
-    setup = with_outputs(setup)
+    setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
     return finish(setup, run, network, adapt_stage(setup, run, network))
 

@@ -21,6 +21,8 @@ class RunDirectory:
         self.labelled = path / "labelled.csv"
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
+        self.choices = self.checkpoint / "choices.json"
+        """What was chosen at the start that is not in the configuration; a run that goes on reads it."""
         self.outputs = path / "outputs"
         """Of frozen stages; removed when the run has ended."""
         self.adapter = path / "adapter"

@@ -186,7 +186,7 @@ def _make_source(request: Request, run: RunDirectory, plan: Setup | None, *, tra
     plan = replace(plan, outputs=request.outputs)
     if not begun:
         run = RunDirectory.create(run.path)
-    begin(plan, run)
+    plan = begin(plan, run)
     if train:
         source_stage(with_outputs(plan), run)
 
