@@ -150,7 +150,7 @@ class GroundRecord(Settings):
     frequencies: dict[str, list[float]] = {}
     """Class frequencies of the source, and of the target's predictions before and after."""
     notes: tuple[str, ...] = ()
-    """What the run told its user."""
+    """Notes of the run."""
     ranks: dict[str, tuple[int, int]] = {}
     """At the end."""
     steps: tuple[int, int] = (0, 0)
