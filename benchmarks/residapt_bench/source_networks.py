@@ -46,7 +46,7 @@ def source_network(
         build: Makes the network before it is trained.
         data: Its images.
         cache: Folder of networks that this machine has trained.
-        callbacks: Told about the training.
+        callbacks: Callbacks of the training.
     """
     path = kept_path(plan.network_sha256)
     if path is None or not path.is_file():

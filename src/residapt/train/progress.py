@@ -63,9 +63,9 @@ class ProgressBar(Callback):
             state = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
             _print(self.console, ", ".join([f"{self.title}: {state}", *numbers]))
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Show a note above the bar."""
-        tell(self.console, f"note: {notice}", level=logging.WARNING)
+        tell(self.console, f"note: {note}", level=logging.WARNING)
 
     def on_end(self, method: Method, step: int) -> None:
         """Close the bar."""
