@@ -31,7 +31,12 @@ IMAGES = ROOT / "docs" / "images"
 FOLDERS = re.compile(r"```python\n(from pathlib.*?)```", re.DOTALL)
 ADAPT = "residapt adapt -s photos/ -t new_site/ --evaluate labelled/ -o run/"
 QUICK = "--steps 400 --set pretrain.steps=500 --seed 0"
-SECTIONS = {"verdict": "report-verdict", "changed": "report-changed", "curves": "report-curves", "domains": "report-domains"}
+SECTIONS = {
+    "verdict": "report-verdict",
+    "changed": "report-changed",
+    "curves": "report-curves",
+    "domains": "report-domains",
+}
 WIDTH = 1100
 
 
@@ -100,7 +105,9 @@ def main() -> None:
         run = given.run or make_run(Path(place))
         terminal(ADAPT, (run / "printed.txt").read_text(encoding="utf-8"), IMAGES / "adapt.svg")
         doctor = [sys.executable, "-m", "residapt", "doctor"]
-        printed = subprocess.run(doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"})
+        printed = subprocess.run(
+            doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}
+        )
         terminal("residapt doctor", printed.stdout, IMAGES / "doctor.svg")
         photograph(run)
 

@@ -55,7 +55,10 @@ def results() -> str:
     ground = proving_ground()
     lines = [*HEAD, *demonstration(), *ground]
     if ground:
-        lines += ["", f"Rows without a command: pairs of the [proving ground]({PAGE}), adapted with the defaults (`{GROUND}`)."]
+        lines += [
+            "",
+            f"Rows without a command: pairs of the [proving ground]({PAGE}), adapted with the defaults (`{GROUND}`).",
+        ]
     return "\n".join(lines)
 
 
