@@ -49,7 +49,7 @@ def idea() -> str:
         arrow(700, 58, 800, 111),
         arrow(700, 258, 800, 205),
         arrow(395, 86, 395, 224, ORANGE),
-        f'<rect x="245" y="128" width="300" height="54" rx="8" fill="#fff7ed" stroke="{ORANGE}"/>',
+        f'<rect x="225" y="128" width="340" height="54" rx="8" fill="#fff7ed" stroke="{ORANGE}"/>',
         f'<text x="395" y="151" text-anchor="middle" font-size="16" fill="{INK}">'
         "Θt = Θs + B₁ σ(A₁ᵀ Θs A₂ + D) B₂ᵀ</text>",
         note(395, 172, "learned for each layer; its rank shrinks by itself", ORANGE),

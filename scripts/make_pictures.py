@@ -32,16 +32,18 @@ FOLDERS = re.compile(r"```python\n(from pathlib.*?)```", re.DOTALL)
 ADAPT = "residapt adapt -s photos/ -t new_site/ --evaluate labelled/ -o run/"
 QUICK = "--steps 400 --set pretrain.steps=500 --seed 0"
 SECTIONS = {
-    "verdict": "report-verdict",
     "changed": "report-changed",
-    "curves": "report-curves",
-    "domains": "report-domains",
+    "health": "report-health",
+    "ranks": "report-ranks",
+    "overlap": "report-overlap",
 }
 WIDTH = 1100
 
 
 def make_run(place: Path) -> Path:
-    """The run of the guide, with what it printed in ``printed.txt``."""
+    """The run of the guide, with what it printed in ``printed.txt``; the report names folders with the one around."""
+    place = place / "digits"
+    place.mkdir()
     page = (ROOT / "docs" / "guide" / "adapt.md").read_text(encoding="utf-8")
     found = FOLDERS.search(page)
     assert found is not None
