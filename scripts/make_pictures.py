@@ -61,6 +61,7 @@ def terminal(command: str, text: str, path: Path) -> None:
         console.print(Text(f"$ {command}", style="bold"))
         console.print(Text(text.strip()), soft_wrap=False)
         svg = console.export_svg(title="residapt", theme=MONOKAI, unique_id="residapt")
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     path.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
