@@ -68,9 +68,8 @@ def suggest_among(
 
 def _outputs(networks: tuple[nn.Module, nn.Module], images: Part, device: torch.device) -> tuple[Tensor, ...]:
     """Logits of both networks, and the features of both."""
-    (before, first), (after, second) = (
-        _logits_and_features(network.to(device), images, device) for network in networks
-    )
+    found = (_logits_and_features(network.to(device), images, device) for network in networks)
+    (before, first), (after, second) = found
     return before, after, joint_features(first, second)
 
 

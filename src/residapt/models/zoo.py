@@ -129,7 +129,7 @@ def _timm_with_weights(timm: Any, name: str, **options: Any) -> nn.Module:
 @contextmanager
 def quick_without_internet() -> Iterator[None]:
     """Where the hub's name cannot be found, look into the cache alone: its library would retry for a minute."""
-    constants = importlib.import_module("huggingface_hub.constants")
+    constants: Any = importlib.import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or not _found(urlsplit(constants.ENDPOINT).hostname)
     try:
