@@ -187,7 +187,7 @@ def test_metrics_of_a_resumed_run(tmp_path: Path) -> None:
         {"kind": "step", "step": 10, "values": {"class": 3.0, "odd": "x"}, "ranks": {"a": [2, 3]}},
         {"kind": "step", "step": 20, "values": {"class": 2.0}, "ranks": {"a": [2, 2]}},
         {"kind": "step", "step": 10, "values": {"class": 1.0}, "ranks": {"a": [1, 1]}},
-        {"kind": "notice", "step": 20, "text": "hot"},
+        {"kind": "note", "step": 20, "text": "hot"},
     ]
     path.write_text("\n".join([json.dumps(line) for line in lines] + ["[1]", "{cut"]))
     metrics = read_metrics(path)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from residapt.cli.app import app, console
-from residapt.cli.result import result_lines, show_lines
+from residapt.cli.app import app
+from residapt.cli.options import JsonOption, QuietOption, progress_console
+from residapt.cli.result import show_lines, show_summary
 
 if TYPE_CHECKING:
     from residapt.run import AdaptedRun
@@ -77,10 +78,14 @@ def adapt(
     ] = None,
     recipe: Annotated[
         str | None,
-        _option("--recipe", help="Named set of settings: paper, plus.", panel=TRAINING),
+        _option("--recipe", help="Named set of settings: default, paper, plus.", panel=TRAINING),
     ] = None,
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
+    ] = None,
+    restarts: Annotated[
+        int | None,
+        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
     ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
@@ -109,6 +114,8 @@ def adapt(
     changes: Annotated[
         list[str] | None, _option("--set", help="Change one setting: key=value. Repeatable.", panel=TRAINING)
     ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
@@ -133,6 +140,7 @@ def adapt(
         "method": method,
         "recipe": recipe,
         "train.steps": steps,
+        "restarts": restarts,
         "device": device,
         "seed": seed,
         "select": select,
@@ -143,7 +151,7 @@ def adapt(
         if out is not None or config is not None or dry_run:
             raise ConfigError("--resume uses the run's own folder and settings: leave out -o, --config and --dry-run.")
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
-        _resume(resume, options, changes or (), **more)
+        _resume(resume, options, changes or (), quiet, as_json, **more)
         return
     if out is None and not dry_run:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
@@ -159,7 +167,7 @@ def adapt(
     request = Request(
         config=settings,
         out=out,
-        console=console,
+        console=progress_console(quiet=quiet, as_json=as_json),
         tensorboard=tensorboard,
         keep_checkpoints=keep_checkpoints,
         trust_code=trusted,
@@ -171,10 +179,12 @@ def adapt(
 
         show_lines(plan_lines(prepare(request), out))
     else:
-        show_result(run_request(request))
+        show_result(run_request(request), as_json=as_json)
 
 
-def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
+def _resume(
+    path: Path, options: Mapping[str, Any], changes: Sequence[str], quiet: bool, as_json: bool, **more: Any
+) -> None:
     """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.
@@ -187,7 +197,7 @@ def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **mo
         from residapt.run.decision import accept
 
         summary = accept(path) if options else _finished(path)
-        show_lines([f"Run {path} has finished already.", *result_lines(summary, path)])
+        show_summary(summary, path, as_json=as_json, first=[f"Run {path} has finished already."])
         return
     if finished and options.keys() == {"select"}:
         settings, more = reopened_config(path, options), {**more, "keep_checkpoints": True}
@@ -196,8 +206,9 @@ def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **mo
 
     from residapt.run import Request, run_request
 
-    request = Request(config=settings, out=path, resume=True, console=console, **more)
-    show_result(run_request(request))
+    progress = progress_console(quiet=quiet, as_json=as_json)
+    request = Request(config=settings, out=path, resume=True, console=progress, **more)
+    show_result(run_request(request), as_json=as_json)
 
 
 def _finished(path: Path) -> RunSummary:
@@ -222,7 +233,7 @@ def _patterns(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def show_result(run: AdaptedRun) -> None:
+def show_result(run: AdaptedRun, *, as_json: bool = False) -> None:
     """The result of a run, in one process only."""
     if run.setup.engine.is_main and run.directory is not None:
-        show_lines(result_lines(run.summary, run.directory.path))
+        show_summary(run.summary, run.directory.path, as_json=as_json)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from residapt.cli.app import app, console
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import JsonOption
 from residapt.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -20,21 +21,29 @@ RunOption = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 
 
 @app.command(epilog="Example: residapt accept run/")
-def accept(run: RunOption) -> None:
+def accept(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the adapted network of a finished run, although the guard did not."""
     RunDirectory.open(run)
     from residapt.run import accept
 
-    show_lines(result_lines(accept(run), run))
+    show_summary(accept(run), run, as_json=as_json)
 
 
 @app.command(epilog="Example: residapt reject run/")
-def reject(run: RunOption) -> None:
+def reject(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the source network of a finished run instead of the adapted one."""
     RunDirectory.open(run)
     from residapt.run import reject
 
-    show_lines(result_lines(reject(run), run))
+    show_summary(reject(run), run, as_json=as_json)
+
+
+def show_summary(summary: RunSummary, out: Path, *, as_json: bool = False, first: Sequence[str] = ()) -> None:
+    """The result in words, or as the content of ``summary.json``."""
+    if as_json:
+        show_json(summary)
+    else:
+        show_lines([*first, *result_lines(summary, out)])
 
 
 def show_lines(lines: Sequence[str]) -> None:

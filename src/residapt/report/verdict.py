@@ -136,8 +136,8 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
     items: list[tuple[str, object, object]] = []
     for one in scored_sets(summary.accuracies)[:2]:
         if one.before is not None and one.after is not None and one.gain is not None:
-            remark = f"{signed(one.gain)} points, {one.protocol}"
-            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", remark))
+            comment = f"{signed(one.gain)} points, {one.protocol}"
+            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", comment))
     share = f"{summary.changed_count / max(summary.target_images, 1):.0%} of the target images"
     items.append(("Predictions changed", count(summary.changed_count), share))
     if summary.ranks:

@@ -29,6 +29,7 @@ from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.summary import FrozenPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
+from residapt.train.progress import tell
 from residapt.train.tensorboard import check_tensorboard
 from residapt.trust import refuse_code
 
@@ -215,6 +216,6 @@ class Setup:
         return streams if self.frozen is None else self.frozen.whole_streams(streams)
 
     def say(self, text: str) -> None:
-        """Print to the terminal, in one process only."""
+        """Print to the terminal, or log if that is quiet; in one process only."""
         if self.engine.is_main:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            tell(self.console, text)

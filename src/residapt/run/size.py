@@ -1,4 +1,4 @@
-"""How large the adapter of a run will be: told before it begins, since most of it may be the source network."""
+"""How large the adapter of a run will be: reported before it begins, since most of it may be the source network."""
 
 from __future__ import annotations
 

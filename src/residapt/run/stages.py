@@ -62,10 +62,10 @@ class Notes(Callback):
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Each text once."""
-        if notice not in self.texts:
-            self.texts.append(notice)
+        if note not in self.texts:
+            self.texts.append(note)
 
     def state(self) -> CallbackState:
         """The texts so far."""
@@ -124,7 +124,7 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
-        metrics.write("notice", step=0, text=note)
+        metrics.write("note", step=0, text=note)
     return setup
 
 
