@@ -11,10 +11,11 @@ from torch import Tensor
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
+from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
-from residapt.run.pace import images_along, images_in_the_end, limit_steps, measure, seconds_for_training
-from residapt.run.request import Pace, Setup
+from residapt.run.pace import LOOKS, images_along, images_in_the_end, limit_steps, measure, seconds_in_the_end
+from residapt.run.request import Setup
 from residapt.train import GroupConfig, TrainConfig
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
@@ -115,17 +116,27 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
     # A run that goes on has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
-    setup = replace(setup, pace=pace, sample=_sample(setup, pace))
-    config, notes = setup.config, list(setup.notes)
+    setup = replace(setup, sample=_sample(setup, pace))
+    config, notes, clock = setup.config, list(setup.notes), setup.clock
+    clock.pace = pace
     if config.minutes and not setup.resume:
-        seconds = seconds_for_training(setup, pace)
-        config, more = limit_steps(config, given, pace, setup.train_source, seconds)
+        clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)
+        seconds = (clock.left() - pace.views) * (1.0 - LOOKS)
+        config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
     config = by_steps(config, given)
     config = _fill(config, given=given, group="health", samples=images_along(config, pace, LOOKS_IN_A_RUN))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))
+
+
+def _wanted(setup: Setup, given: Config) -> dict[str, int]:
+    """Numbers of steps that nobody has set."""
+    found = {} if given.is_set("train", "steps") else {"train": setup.config.train.steps}
+    if setup.train_source and not given.is_set("pretrain", "steps"):
+        found["pretrain"] = setup.config.pretrain.steps or 0
+    return found
 
 
 def _sample(setup: Setup, pace: Pace) -> Tensor:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.time_limit import adaptation_limit, source_limit
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -120,7 +120,11 @@ def begin(setup: Setup, run: RunDirectory | None) -> None:
 
 def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     """The source network: trained now, or as it was given."""
-    started = time.monotonic()
+    with setup.stopwatch.part("source training"):
+        return _source_stage(setup, run)
+
+
+def _source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     network = setup.network
     if setup.train_source:
         network = _train_source(setup, run)
@@ -128,8 +132,8 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or setup.config.model.base is not None:
-        _refuse_chance(setup, network)
-    setup.seconds["source"] = time.monotonic() - started
+        with setup.checking("evaluating on held-out source images"):
+            _refuse_chance(setup, network)
     return network
 
 
@@ -161,17 +165,23 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         source_pair(setup.pair.source, setup.pair.balance),
         method=setup.method_config,
         train=settings,
-        callbacks=_listeners(setup, run, "source"),
+        callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
         _load_trained(setup, trainer.method.streams.model, run.source)
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
-    patience = setup.config.pretrain.patience
-    stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
+    stopping = EarlyStopping(
+        setup.held_out,
+        every=every,
+        patience=setup.config.pretrain.patience,
+        balance=setup.pair.balance,
+        during=setup.checking,
+    )
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
+    setup.steps["source training"] = trainer.step
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
 
@@ -198,6 +208,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         select=config.select,
         evaluation=setup.evaluation,
         metrics=metrics,
+        images=config.health.samples,
+        during=setup.checking,
     )
     health = HealthMonitor(
         setup.held_out,
@@ -206,8 +218,11 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         config.health,
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
+        during=setup.checking,
     )
-    trainer = _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks])
+    trainer = _round_trainer(
+        setup, source, turn, [*listeners, adaptation_limit(setup, turn), health, along, notes, *setup.callbacks]
+    )
     return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 
@@ -225,7 +240,11 @@ def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iter
 
 def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
-    started = time.monotonic()
+    with setup.stopwatch.part("adaptation"):
+        return _adapt_stage(setup, run, source)
+
+
+def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
     last: Adapting | None = None
 
@@ -249,7 +268,6 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         notes.append(
             f"trained {len(story)} times, since the estimated class frequencies of the target moved by {moved}."
         )
-    setup.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes)
 
 
@@ -268,6 +286,7 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
     every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
     with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
+    setup.steps["adaptation"] = setup.steps.get("adaptation", 0) + adapting.trainer.step
     return adapting
 
 
