@@ -35,7 +35,11 @@ def time_section(data: RunData) -> Section | None:
         if name in seconds
     ]
     rows.append((tag("b", "all"), tag("b", _time(whole)), "", "", ""))
-    columns = ("part", *(Column(name, True) for name in ("time", "share", "steps")), Column("what it is", wide=True))
+    columns: tuple[str | Column, ...] = (
+        "part",
+        *(Column(name, True) for name in ("time", "share", "steps")),
+        Column("what it is", wide=True),
+    )
     apart = sum(seconds.get(name, 0.0) for name in NOT_TRAINING) / whole
     told = tag("p", f"Checks, final scores and the report took {apart:.0%} of the time.")
     return Section("time", "Time", join([table(columns, rows, caption="Time of each part."), told]), "Time", folds=True)

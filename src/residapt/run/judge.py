@@ -128,7 +128,7 @@ def _summary(
         model=setup.config.model.spec,
         classes=setup.classes,
         input=setup.input,
-        seconds=setup.stopwatch.rounded(),  # type: ignore[arg-type]
+        seconds=setup.stopwatch.rounded(),
         steps=setup.steps,
         source_images=len(setup.pair.source.images) + len(setup.held_out.images),
         target_images=len(setup.target),
@@ -216,11 +216,9 @@ def _write_report(finished: Finished, run: RunDirectory) -> RunSummary:
     write_report(run)
     if not setup.keep_checkpoints:
         shutil.rmtree(run.checkpoint, ignore_errors=True)
-    again = time.monotonic() - started
     seconds = setup.stopwatch.rounded()
-    summary = finished.summary.model_copy(
-        update={"seconds": {**seconds, "report": round(seconds["report"] + again, 3)}}
-    )
+    seconds["report"] = round(seconds["report"] + time.monotonic() - started, 3)
+    summary = finished.summary.model_copy(update={"seconds": seconds})
     write_summary(summary, run.summary)
     write_report(run)
     return summary

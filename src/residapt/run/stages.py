@@ -220,9 +220,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         checkpoint=None if run is None else run.checkpoint,
         during=setup.checking,
     )
-    trainer = _round_trainer(
-        setup, source, turn, [*listeners, adaptation_limit(setup, turn), health, along, notes, *setup.callbacks]
-    )
+    listeners = [*listeners, adaptation_limit(setup, turn), health, along, notes, *setup.callbacks]
+    trainer = _round_trainer(setup, source, turn, listeners)
     return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 

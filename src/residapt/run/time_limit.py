@@ -115,8 +115,8 @@ class TimeLimit(Callback):
             return
         self._told = True
         self._waiting.append(
-            f"{TRAININGS[self.group]} takes about {steps} steps instead of {self._planned}, because a step takes {per_step:.2g} s "
-            f"now and the run may take {self.clock.minutes:g} minutes."
+            f"{TRAININGS[self.group]} takes about {steps} steps instead of {self._planned}, because a step takes "
+            f"{per_step:.2g} s now and the run may take {self.clock.minutes:g} minutes."
         )
 
 
