@@ -186,8 +186,7 @@ def run_request(request: Request) -> AdaptedRun:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
-    begin(setup, run)
-    setup = with_outputs(setup)
+    setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
     adapted = adapt_stage(setup, run, network)
     return AdaptedRun(finish(setup, run, network, adapted), run)

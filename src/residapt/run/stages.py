@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import nn
@@ -31,13 +31,14 @@ from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
 from residapt.storage.run_directory import RunDirectory
+from residapt.storage.summary import FrozenPart
 from residapt.streams.merge import merge_and_unload
 from residapt.train import Callback, Method, Trainer
 from residapt.train.callbacks import CallbackState
 from residapt.train.checkpoint import restore_checkpoint
 from residapt.train.early_stopping import EarlyStopping, run_with_early_stopping
 from residapt.train.health import HealthMonitor
-from residapt.train.metrics import MetricsFile
+from residapt.train.metrics import MetricsFile, recorded_lines
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
 from residapt.train.unreadable import Unreadable
@@ -99,23 +100,26 @@ class Adapting:
         return self.trainer.method
 
 
-def begin(setup: Setup, run: RunDirectory | None) -> None:
+def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     """Write the configuration and the messages about the data; a run that goes on has written them already."""
     if setup.resume and run is not None:
         if setup.engine.is_main and load_config(run.config) != setup.config:
             with atomic_file(run.config, overwrite=True) as file:
                 write_config(setup.config, file)
-        return
+        kept = [line["values"] for line in recorded_lines(run.metrics, "frozen")]
+        return replace(setup, kept=FrozenPart.parse(kept[0], where=str(run.metrics))) if kept else setup
     for note in setup.notes:
         setup.say(f"note: {note}")
     if run is None or not setup.engine.is_main:
-        return
+        return setup
     if setup.labelled:
         write_records(setup.labelled, run.labelled)
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
         metrics.write("notice", step=0, text=note)
+    metrics.write("frozen", values=setup.kept.model_dump())
+    return setup
 
 
 def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
@@ -170,6 +174,9 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
     )
     if setup.resume and run is not None and run.source.exists():
         _load_trained(setup, trainer.method.streams.model, run.source)
+        setup.steps["source training"] = sum(
+            line["step"] for line in recorded_lines(run.metrics, "end") if line.get("stage") == "source"
+        )
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
     stopping = EarlyStopping(
@@ -276,6 +283,7 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
+        _count(setup, trainer)
         return Adapting(trainer, stage)
     if turn.number:
         setup.say(
@@ -285,8 +293,12 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
     every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
     with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
-    setup.steps["adaptation"] = setup.steps.get("adaptation", 0) + adapting.trainer.step
+    _count(setup, adapting.trainer)
     return adapting
+
+
+def _count(setup: Setup, trainer: Trainer) -> None:
+    setup.steps["adaptation"] = setup.steps.get("adaptation", 0) + trainer.step
 
 
 def _round_folder(number: int) -> str:
