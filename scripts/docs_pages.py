@@ -18,6 +18,8 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from residapt.settings import is_group
+
 NUMBERS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
 PUBLIC = {
@@ -73,7 +75,7 @@ def settings_page() -> str:
 
 def _fields(cls: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     for name, field in cls.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        if is_group(field.annotation):
             inlined = name == getattr(cls, "inlined", "")
             yield from _fields(field.annotation, prefix if inlined else f"{prefix}{name}.")
         else:

@@ -134,9 +134,12 @@ def test_bad_settings_are_named_with_the_value_and_a_remedy(text: str, words: li
         assert word in str(error.value)
 
 
-def test_a_frozen_base_cannot_be_trained():
-    with pytest.raises(ConfigError, match=r"train_source"):
-        Config.parse({"freeze": "base", "train_source": True})
+@pytest.mark.parametrize("trains", [True, False])
+def test_whether_the_source_is_trained_is_said_by_freeze_alone(trains: bool):
+    with pytest.raises(ConfigError, match=r"train_source.*freeze = 'base'"):
+        Config.parse({"train_source": trains})
+    assert "train_source" not in Config().model_dump()
+    assert "train_source" not in [key for key, _, _ in describe_config(Config())]
 
 
 def test_a_broken_file_is_named(tmp_path: Path):

@@ -18,7 +18,7 @@ from support.cli import invoke
 
 SMALL: dict[str, Any] = {
     "model": {"spec": "lenet"},
-    "pretrain": {"steps": 30, "batch_size": 64, "allow_chance": True},
+    "pretrain": {"steps": 60, "allow_chance": True},
     "train": {"steps": 4, "batch_size": 16},
     "force": True,
 }

@@ -261,6 +261,8 @@ def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) 
     frozen = transform.pop("freeze", ())  # which settings taken from a plan have here, and a configuration above
     if frozen:
         values.setdefault("freeze", list(frozen))
+    if not values.pop("train_source", True):  # so do the settings of a frozen base
+        values.setdefault("freeze", "base")
     return load_config(None, base={**values, "transform": transform})
 
 

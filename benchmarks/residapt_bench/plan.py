@@ -45,7 +45,8 @@ class SourceTraining(Settings):
             batch_size=self.batch_size,
             seed=self.seed,
             beta1=0.9,
-            network=GroupConfig(lr=self.lr, weight_decay=self.weight_decay),
+            network=GroupConfig(lr=self.lr),
+            weight_decay=self.weight_decay,
             head=self.head,
             decay=self.decay,
         )

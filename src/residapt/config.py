@@ -23,8 +23,23 @@ else:
     import tomli as tomllib
 
 
+Selection = Literal[
+    "last",
+    "source_accuracy",
+    "entropy",
+    "infomax",
+    "bnm",
+    "snd",
+    "class_ami",
+    "dev",
+    "devn",
+    "mmd_outputs",
+]
+"""What ``select`` can be: last, or a label-free score."""
 FREEZE = ("auto", "none", "base")
 """What ``freeze`` can be besides patterns."""
+SET_BY_FREEZE = ("transform.freeze", "train_source")
+"""Where methods read what ``freeze`` says; not settings of their own."""
 
 
 class ModelConfig(Settings):
@@ -48,13 +63,13 @@ class DataConfig(Settings):
     """Where images are, and how they become tensors."""
 
     source: str | None = None
-    """Folder with one folder of images for each class."""
+    """Folder with one folder of images for each class, or a CSV file with the columns path and class."""
     target: str | None = None
     """Folder with unlabelled images, at any depth."""
     target_labels: str | None = None
     """Labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
     evaluate: str | None = None
-    """Folder with one folder of images for each class, scored at the end and never trained on."""
+    """Labelled images, given like the source, scored at the end and never trained on."""
     positive: str | None = None
     """Positive class for average precision and the precision-recall curve. None takes, of two classes, the one with
     fewer images in the scored set."""
@@ -66,7 +81,7 @@ class DataConfig(Settings):
     """1 for grey, 3 for colour; None takes what the network expects."""
     augment: bool = True
     """Random crops and flips of training images (flips only where the network reads photographs)."""
-    holdout: float = Field(0.1, gt=0, lt=1)
+    holdout: ClassVar[float] = 0.1
     """Share of the labelled source images held out for early stopping and for the scores."""
     cache_gb: float = Field(20.0, ge=0)
     """Gigabytes of decoded images on disk, for all runs of this machine (residapt cache); 0 keeps none."""
@@ -79,8 +94,6 @@ class PretrainConfig(Settings):
 
     steps: int | None = Field(None, ge=0)
     """Largest number of optimiser steps; None chooses by the size of the data."""
-    batch_size: int = Field(64, ge=1)
-    """Images in a step."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate of Adam; unless set, a fifth of it where the network starts from pre-trained weights."""
     head: float = Field(1.0, gt=0)
@@ -123,8 +136,8 @@ class Config(Settings):
     freeze: Literal["auto", "none", "base"] | tuple[str, ...] = "auto"
     """Which layers stay as they are. auto: as many first stages of a pre-trained network as the time allowed asks for;
     none: no layer; patterns (``conv1``, ``layer1``): the modules of these names, in both streams, without transforms;
-    base: the whole source network, while transforms work on all layers."""
-    select: str = "last"
+    base: the whole source network, batch-norm statistics included, while transforms work on all layers."""
+    select: Selection = "last"
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""
@@ -171,6 +184,8 @@ class Config(Settings):
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
         if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
             raise ValueError("transform.freeze is said by the setting freeze, at the top level")
+        if "train_source" in method:
+            raise ValueError("train_source is said by the setting freeze: freeze = 'base' leaves the network as it is")
         if "freeze" in given:
             method = _with_freeze(method, _patterns(given["freeze"]))
         return {"method_config": method, **given}
@@ -179,7 +194,8 @@ class Config(Settings):
     def _to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         method = values.pop("method_config", {})
-        method.get("transform", {}).pop("freeze", None)  # which ``freeze`` says
+        method.pop("train_source", None)  # which ``freeze`` says, as it does the next
+        method.get("transform", {}).pop("freeze", None)
         return {**values, **method}
 
     def group(self, name: str) -> Settings:
@@ -239,8 +255,6 @@ def _patterns(freeze: Any) -> str | tuple[Any, ...]:
 def _with_freeze(method: dict[str, Any], freeze: Any) -> dict[str, Any]:
     """Settings of the method with what ``freeze`` says, for there they are read."""
     if freeze == "base":
-        if method.get("train_source"):
-            raise ValueError("freeze = 'base' keeps the source network as it is, but train_source = true trains it")
         return {**method, "train_source": False}
     transform = method.get("transform", {})
     if isinstance(freeze, str) or not isinstance(transform, Mapping):
@@ -294,8 +308,8 @@ def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     """(dotted key, value, explanation) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        if f"{prefix}{name}" == "transform.freeze":
-            continue  # which is set by freeze
+        if f"{prefix}{name}" in SET_BY_FREEZE:
+            continue
         if isinstance(config, Settings) and name == config.inlined:
             yield from describe_config(value, prefix)
         elif isinstance(value, BaseModel):

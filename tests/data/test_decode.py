@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from residapt.data.decode import UnreadableImageError, decode_image, list_images
+from residapt.data.decode import UnreadableImageError, decode_image
+from residapt.data.image_files import list_images
 from residapt.errors import ConfigError, DataError
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)

@@ -21,9 +21,9 @@ from residapt.data import row_file
 from residapt.data.augment import RandomCrop
 from residapt.data.batches import Batches
 from residapt.data.config import ViewsConfig
-from residapt.data.decode import list_images
+from residapt.data.decoded import decode_all
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.data.folders import decode_all
+from residapt.data.image_files import list_images
 from residapt.data.preprocess import Normalise
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.data.views import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from residapt.errors import ConfigError
-from residapt.methods import MethodConfig, build_method, describe_methods, method_names, register, registry
+from residapt.methods import MethodConfig, build_method, describe_methods, method_names, names, register, registry
 from residapt.methods.baselines import SourceOnly
 from residapt.methods.shared import SharedMethod, register_shared
 from support.cli import invoke
@@ -20,6 +20,7 @@ ROW = SharedMethod("my_row", "rbf_mmd", "MMD with one kernel.", "Somebody 2030")
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(names, "known", set(names.known))
     register_shared(ROW)
 
     @register("my_function")

@@ -12,7 +12,7 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.errors import ConfigError
 from residapt.methods.config import PriorConfig
 from residapt.methods.extras.label_shift import effective_share, why_degenerate
-from residapt.methods.extras.prior import LEAST, WINDOW, TargetPrior, target_prior
+from residapt.methods.extras.prior import LEAST, TargetPrior, target_prior
 
 SOURCE, TARGET = (0.5, 0.3, 0.2), (0.15, 0.25, 0.6)
 SURE = torch.tensor([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.1, 0.1, 0.8]], dtype=torch.float64)
@@ -104,36 +104,6 @@ def test_a_known_label_shift_is_found() -> None:
     assert float(tracker.distance) == pytest.approx(0.4)
 
 
-def test_em_finds_it_from_calibrated_probabilities_of_a_fixed_classifier() -> None:
-    source = torch.tensor(SOURCE, dtype=torch.float64)
-    posterior = (source[:, None] * SURE / (source @ SURE)).T  # p(class | what is seen)
-    seen = torch.repeat_interleave(torch.arange(3), (torch.tensor(TARGET).double() @ SURE * 1000).round().long())
-    tracker = TargetPrior(
-        PriorConfig(kind="estimated", estimator="em", smoothing=0.0),
-        source,
-        trains_source=False,
-    )
-    labels = torch.arange(30) % 3
-    for start in range(0, 1000, 100):
-        logits = posterior[seen].log()[torch.randperm(1000, generator=torch.Generator().manual_seed(1))]
-        tracker.observe(SURE.log()[labels], labels, logits[start : start + 100])
-    assert tracker.counts.tolist()[2:] == [1000, 1000]
-    assert tracker.refresh() is None
-    assert tracker.target.tolist() == pytest.approx(TARGET, abs=2e-3)
-
-
-def test_the_window_holds_the_latest_predictions_in_a_ring() -> None:
-    tracker = made(estimator="em")
-    for number in range(5):
-        logits = torch.full((600, 3), 0.0, dtype=torch.float64)
-        logits[:, number % 3] = 40.0
-        tracker.observe(logits[:3], torch.arange(3), logits)
-    assert tracker.counts.tolist()[2:] == [WINDOW, 3000 - WINDOW]
-    # 3000 rows were written; the oldest 952 (all of batch 0, 352 of batch 1) are gone.
-    expected = torch.tensor([600.0, 248.0 + 600.0, 600.0])
-    torch.testing.assert_close(tracker.window.sum(dim=0), expected.double(), atol=1e-6, rtol=0)
-
-
 def test_estimates_are_smoothed_and_old_predictions_fade() -> None:
     tracker = made(smoothing=0.75, start="source", decay=0.5)
     show(tracker)
@@ -201,13 +171,12 @@ def test_effective_share_is_kishs() -> None:
 
 
 def test_the_state_is_complete() -> None:
-    for estimator in ("bbse", "em"):
-        one, other = made(estimator=estimator), made(estimator=estimator)
-        show(one)
-        one.refresh()
-        other.load_state_dict(copy.deepcopy(one.state_dict()))
-        for tracker in (one, other):
-            show(tracker, target=(0.4, 0.4, 0.2))
-            tracker.refresh()
-        assert torch.equal(one.target, other.target)
-        assert one.record() == other.record()
+    one, other = made(), made()
+    show(one)
+    one.refresh()
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    for tracker in (one, other):
+        show(tracker, target=(0.4, 0.4, 0.2))
+        tracker.refresh()
+    assert torch.equal(one.target, other.target)
+    assert one.record() == other.record()

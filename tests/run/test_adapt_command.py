@@ -11,7 +11,8 @@ from PIL import Image
 from safetensors import safe_open
 
 from residapt.config import load_config
-from residapt.data.decode import decode_image, list_images
+from residapt.data.decode import decode_image
+from residapt.data.image_files import list_images
 from residapt.deploy import load_run
 from residapt.evaluate.predict import logits_of
 from residapt.models import build_model, load_weights

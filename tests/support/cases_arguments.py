@@ -46,7 +46,7 @@ ARGUMENTS = (
         "ConfigError",
         ("train.network.lr = nan",),
     ),
-    Case("set of a share above one", ADAPT + " --set data.holdout=2", "ConfigError", ("data.holdout = 2",)),
+    Case("set of a share above one", ADAPT + " --set pretrain.lr=-2", "ConfigError", ("pretrain.lr = -2",)),
     Case("set of an empty batch", ADAPT + " --set train.batch_size=0", "ConfigError", ("train.batch_size = 0",)),
     Case("set nested too deep", ADAPT + " --set seed=" + "[" * 5000, "ConfigError", ("--set",)),
     Case("prior of an unknown kind", ADAPT + " --set prior.kind=even", "ConfigError", ("'even'", "prior.kind")),
@@ -102,7 +102,7 @@ ARGUMENTS = (
     Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "usage", ("'--seed'",)),
     Case(
         "huge seed of the transforms",
-        ADAPT + " --set transform.seed=99999999999999999999",
+        ADAPT + " --set discrepancy.seed=99999999999999999999",
         "ConfigError",
         ("transform.seed = 9999",),
     ),

@@ -155,7 +155,8 @@ HELP = (
     "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
     "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), "
     "networks (the rule that chooses a source network, and its choice), restarts (best of five), guard (verdicts "
-    "beside the labels), curves, sweeps, labels or growth (SVG)"
+    "beside the labels), ground (of the proving ground, "
+    "with --out: put into a page), curves, sweeps, labels or growth (SVG)"
 )
 
 
@@ -178,8 +179,11 @@ def report(
 
         view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
         return
+    if kind == "ground":
+        _ground(names, view)
+        return
     if kind not in KINDS:
-        raise ConfigError(f"there is no report '{kind}'; reports: {', '.join((*KINDS, 'growth'))}.")
+        raise ConfigError(f"there is no report '{kind}'; reports: {', '.join((*KINDS, 'growth', 'ground'))}.")
     KINDS[kind](records_of(names), view)
 
 
@@ -229,6 +233,19 @@ def compare(
             records, first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at, varied=varied
         ).text()
     console.print(text, highlight=False, soft_wrap=True)
+
+
+def _ground(names: list[str], view: View) -> None:
+    from residapt_bench.proving_ground.grid import read_ground
+    from residapt_bench.proving_ground.grid_table import left_out_table, pairs_table, results, summary_table
+    from residapt_bench.report.markdown import fill_in
+
+    found = results([record for name in names for record in read_ground(records_path(name))])
+    tables = {"summary": summary_table(found), "left out": left_out_table(found), "pairs": pairs_table(found)}
+    if view.out is not None and view.out.is_file():
+        write_text(view.out, fill_in(view.out.read_text(encoding="utf-8"), tables, str(view.out)))
+    else:
+        view.show("\n".join(tables.values()))
 
 
 def _kind(records: list[Record]) -> str:

@@ -18,7 +18,7 @@ def run(
         list[str], typer.Argument(help="TOML files, or names of those in benchmarks/experiments; one after the other.")
     ],
     data: DataRoot = None,
-    only: Annotated[str, typer.Option(help="Some of its methods, separated by commas.")] = "",
+    only: Annotated[str, typer.Option(help="Some of its methods or recipes, separated by commas.")] = "",
     seeds: Annotated[str, typer.Option(help="Some of its seeds, separated by commas.")] = "",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
     engine: EngineOption = "local",
@@ -34,15 +34,20 @@ def run(
     from residapt.settings import merged
     from residapt_bench.experiment_file import read_experiment
     from residapt_bench.progress import write_line
+    from residapt_bench.proving_ground.grid import GroundExperiment, is_ground, read_ground_experiment, run_ground
     from residapt_bench.runner import pending, run_plans
 
     changed: dict[str, object] = {}
     for text in changes or ():
         changed = merged(changed, parse_override(text))
     paths = [experiment_path(name) for name in names]
-    experiments = [read_experiment(path).only(listed(only), numbers(seeds)) for path in paths]
+    readers = [read_ground_experiment if is_ground(path) else read_experiment for path in paths]
+    experiments = [read(path).only(listed(only), numbers(seeds)) for read, path in zip(readers, paths, strict=True)]
     for path, experiment in zip(paths, experiments, strict=True):
         records = out or records_path(str(path))
+        if isinstance(experiment, GroundExperiment):
+            run_ground(experiment, changed, records, data_root(data), cache, dry=dry)
+            continue
         plans = experiment.plans(changed, RESULTS)  # now, as it may read the records of the experiment before
         if dry:
             for plan in pending(plans, records):

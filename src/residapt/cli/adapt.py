@@ -26,7 +26,13 @@ def _option(*names: str, help: str, panel: str) -> Any:
 @app.command(epilog=EXAMPLE)
 def adapt(
     source: Annotated[
-        Path | None, _option("--source", "-s", help="Folder with one folder of images for each class.", panel=DATA)
+        Path | None,
+        _option(
+            "--source",
+            "-s",
+            help="Labelled images: folder of class folders, or CSV file (path,class).",
+            panel=DATA,
+        ),
     ] = None,
     target: Annotated[
         Path | None, _option("--target", "-t", help="Folder of unlabelled images, at any depth.", panel=DATA)
@@ -37,7 +43,8 @@ def adapt(
     ] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="New folder for the result.", panel=RESULT)] = None,
     evaluate: Annotated[
-        Path | None, _option("--evaluate", help="Labelled folder to score at the end; never trained on.", panel=DATA)
+        Path | None,
+        _option("--evaluate", help="Like --source; scored at the end, never trained on.", panel=DATA),
     ] = None,
     positive: Annotated[
         str | None, _option("--positive", help="Positive class for average precision.", panel=DATA)
@@ -103,7 +110,9 @@ def adapt(
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
     from residapt.errors import ConfigError
-    from residapt.run.checks import check_output, check_places
+    from residapt.run.checks import check_settings
+    from residapt.run.scan import scan_places
+    from residapt.trust import refuse_code
 
     given = {
         "data.source": source,
@@ -136,8 +145,11 @@ def adapt(
     if out is None:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
     settings = load_config(config, changes or (), options=options)
-    check_places(settings)
-    check_output(out)
+    # A spec that was typed is the user's own word; one in a file may be anybody's.
+    trusted = trust_code or typed_spec(model, changes or ())
+    refuse_code(settings.model.spec, where="the configuration", trust_code=trusted)
+    check_settings(settings, out=out)
+    scanned = scan_places(settings.data)
 
     from residapt.run import Request, run_request
 
@@ -147,8 +159,8 @@ def adapt(
         console=console,
         tensorboard=tensorboard,
         keep_checkpoints=keep_checkpoints,
-        # A spec that was typed is the user's own word; one in a file may be anybody's.
-        trust_code=trust_code or typed_spec(model, changes or ()),
+        trust_code=trusted,
+        scanned=scanned,
     )
     show_result(run_request(request), out)
 
@@ -158,18 +170,23 @@ def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **mo
 
     ``--select`` takes another of its checkpoints, if they were kept.
     """
-    from residapt.run import Request, accept, recorded_config, run_request
-    from residapt.run.select import reopened_config
+    from residapt.run.recorded import recorded_config, reopened_config
     from residapt.storage.run_directory import RunDirectory
 
-    if RunDirectory.open(path).summary.exists() and options.keys() <= {"force"} and not changes:
+    finished = RunDirectory.open(path).summary.exists() and not changes
+    if finished and options.keys() <= {"force"}:
+        from residapt.run.decision import accept
+
         summary = accept(path) if options else _finished(path)
         show_lines([f"Run {path} has finished already.", *result_lines(summary, path)])
         return
-    if RunDirectory.open(path).summary.exists() and options.keys() == {"select"} and not changes:
+    if finished and options.keys() == {"select"}:
         settings, more = reopened_config(path, options), {**more, "keep_checkpoints": True}
     else:
         settings = recorded_config(path, changes, options)
+
+    from residapt.run import Request, run_request
+
     request = Request(config=settings, out=path, resume=True, console=console, **more)
     show_result(run_request(request), path)
 

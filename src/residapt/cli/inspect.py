@@ -9,6 +9,7 @@ from rich.table import Table
 
 from residapt.cli.app import app, console
 from residapt.cli.options import RunArgument
+from residapt.storage.run_directory import check_result
 
 if TYPE_CHECKING:
     from residapt.deploy import Inspection
@@ -21,6 +22,7 @@ LEGEND = (
 @app.command(epilog="Example: residapt inspect run/")
 def inspect(run: RunArgument) -> None:
     """Show layers, ranks, parameters and sizes of a run, an adapter or a model file."""
+    check_result(run)  # before torch is loaded
     from residapt.deploy import inspect_run
 
     found = inspect_run(run)

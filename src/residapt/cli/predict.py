@@ -10,6 +10,9 @@ import typer
 from residapt.cli.app import app, messages
 from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
 from residapt.cli.progress import image_progress, list_unreadable, standard_output
+from residapt.data.image_files import require_folder
+from residapt.storage.atomic import refuse_existing
+from residapt.storage.run_directory import check_result
 
 _FORMATS: dict[str | None, Literal["csv", "jsonl"] | None] = {None: None, "csv": "csv", "jsonl": "jsonl"}
 
@@ -32,15 +35,18 @@ def predict(
     trust_code: TrustOption = False,
 ) -> None:
     """Predict the class of every image: path, class and probability. Unreadable files are listed."""
-    from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions
     from residapt.errors import ConfigError
-    from residapt.storage.atomic import refuse_existing
 
     if form not in _FORMATS:
         raise ConfigError(f"--format must be csv or jsonl, got {form!r}.")
     rows_as = _FORMATS[form]
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    check_result(run)
+    if not images.is_file():
+        require_folder(images)
+    from residapt.deploy import load_run, predict_folder, print_predictions, write_predictions
+
     deployed = load_run(run, base=base, device=device, trust_code=trust_code)
     with image_progress("predicting") as on_images:
         rows = predict_folder(deployed, images, batch_size=batch_size, on_images=on_images)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residapt.cli.app import app, console
+from residapt.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from residapt.storage.summary import RunSummary
@@ -21,6 +22,7 @@ RunOption = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 @app.command(epilog="Example: residapt accept run/")
 def accept(run: RunOption) -> None:
     """Select the adapted network of a finished run, although the guard did not."""
+    RunDirectory.open(run)
     from residapt.run import accept
 
     show_lines(result_lines(accept(run), run))
@@ -29,6 +31,7 @@ def accept(run: RunOption) -> None:
 @app.command(epilog="Example: residapt reject run/")
 def reject(run: RunOption) -> None:
     """Select the source network of a finished run instead of the adapted one."""
+    RunDirectory.open(run)
     from residapt.run import reject
 
     show_lines(result_lines(reject(run), run))

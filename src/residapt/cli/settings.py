@@ -37,7 +37,8 @@ def _matching(rows: list[tuple[str, Any, str]], name: str) -> list[tuple[str, An
     found = found or [row for row in rows if name.lower() in row[0]]
     if not found:
         keys = [key for key, _, _ in rows]
-        near = difflib.get_close_matches(name, [*keys, *{key.partition(".")[0] for key in keys}], n=3, cutoff=0.4)
+        known = {part for key in keys for part in (key, key.partition(".")[0])}
+        near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ConfigError(f"there is no setting or group '{name}'.{hint}")
     return found

@@ -41,11 +41,13 @@ def suggest(
     """Suggest target images to label next: unsure, disputed between the networks, and unlike one another."""
     from residapt.storage.atomic import refuse_existing
     from residapt.storage.run_directory import RunDirectory
-    from residapt.storage.summary import read_summary
 
-    read_summary(RunDirectory.open(run).summary)  # a run that has not finished has nothing to suggest
+    opened = RunDirectory.open(run)
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    from residapt.storage.summary import read_summary
+
+    read_summary(opened.summary)  # a run that has not finished has nothing to suggest
 
     from residapt.deploy.suggest import suggest_images, write_suggestions
 

@@ -77,17 +77,17 @@ def tune(
     }
     options = {key: _plain(value) for key, value in given.items() if value is not None}
     _check_options(out, resume, [config, score, *options, *(changes or ()), *(search or ())])
-    from residapt.parallel import make_engine
-
-    pool = make_engine(engine, jobs=jobs, address=address)
     from residapt.tune.store import StudyFolder, require_optuna
 
-    require_optuna()
     settings = (
         _new_settings(search, score, trials, config, options, changes)
         if resume is None
         else _recorded_settings(StudyFolder(resume), trials)
     )
+    require_optuna()
+    from residapt.parallel import make_engine
+
+    pool = make_engine(engine, jobs=jobs, address=address)
     typed = resume is None and typed_spec(model, changes or ())
     show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed))
 
@@ -115,11 +115,15 @@ def _new_settings(
 ) -> StudyConfig:
     """The settings of a new study: the file's, then the options', then those of ``--set``."""
     from residapt.config import from_dotted, load_config, read_toml
+    from residapt.run.checks import check_settings
     from residapt.settings import merged
+    from residapt.tune.search import parse_search
     from residapt.tune.store import StudyConfig
 
     base = merged({} if file is None else read_toml(file), from_dotted(options))
     config = load_config(None, changes or (), base)
+    parse_search(search or (), config)
+    check_settings(config)
     values = {"search": tuple(search or ()), "score": score, "trials": trials}
     given = {name: value for name, value in values.items() if value is not None}
     return StudyConfig.parse({**given, "config": config.model_dump(mode="json", exclude_unset=True)})

@@ -14,7 +14,8 @@ from torch import Tensor
 from residapt.data.datasets import DatasetImages, as_labels, class_names, read_labels, unwrap
 from residapt.data.decoded import CHECKED, CacheConfig, DecodedImages, Files, Pixels
 from residapt.data.domains import Images, Labelled, TensorImages
-from residapt.data.folders import ClassFolders, scan_labelled, scan_source, scan_target
+from residapt.data.folders import LabelledFiles, scan_target
+from residapt.data.labelled_files import find_labelled, find_source
 from residapt.data.preprocess import Normalise, augment
 from residapt.data.split import Part
 from residapt.errors import DataError
@@ -78,10 +79,10 @@ class OpenLabelled:
 
 
 def open_source(data: Any, reading: Reading, classes: Sequence[str] | None = None) -> OpenLabelled:
-    """The labelled source: a folder of class folders, (images, labels), a DataLoader or a data set."""
+    """The labelled source: a folder of class folders, a CSV file, (images, labels), a DataLoader or a data set."""
     if isinstance(data, (str, Path)):
-        data = scan_source(Path(data))
-    if isinstance(data, ClassFolders):
+        data = find_source(Path(data))
+    if isinstance(data, LabelledFiles):
         return _open_folders(data, reading, "source")
     return _open_labelled(data, reading, "source", classes)
 
@@ -102,15 +103,15 @@ def open_target(data: Any, reading: Reading, files: Sequence[Path] | None = None
 def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: str = "evaluate") -> OpenLabelled:
     """A labelled set beside the source, for instance one that is only scored; its classes are among the source's."""
     if isinstance(data, (str, Path)):
-        data = scan_labelled(Path(data), classes)
-    if isinstance(data, ClassFolders):
+        data = find_labelled(Path(data), classes)
+    if isinstance(data, LabelledFiles):
         return _open_folders(data, reading, what)
     opened = _open_labelled(data, reading, what, None)
     opened.plain.check_classes(len(classes), what)
     return replace(opened, classes=tuple(classes))
 
 
-def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabelled:
+def _open_folders(found: LabelledFiles, reading: Reading, what: str) -> OpenLabelled:
     images, kept = open_files(found.paths, found.root, reading, what, found.labels, whole=what != "source")
     labels = found.labels[kept]
     if what == "source":

@@ -16,11 +16,11 @@ from residapt.distributed import Engine
 from residapt.errors import ConfigError, ModelError
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
-from residapt.models.trust import refuse_code
 from residapt.storage import AdapterMetadata, load, read_config
 from residapt.storage.adapter_format import CONFIG
 from residapt.storage.model_file import read_model_metadata
-from residapt.storage.run_directory import RunDirectory
+from residapt.storage.run_directory import RunDirectory, check_result
+from residapt.trust import refuse_code
 
 WEIGHTS_ONLY = (".pth", ".pt", ".pkl", ".ckpt", ".bin")
 """How the names of PyTorch's own files of weights end."""
@@ -65,13 +65,12 @@ def load_run(
             f"'{path}' holds weights alone: neither its network nor its classes are known. Give the run directory, the "
             f"adapter folder or the {RunDirectory(path.parent).model.name} that it was exported from."
         )
+    check_result(path)
     if path.is_file():
         return _from_file(path, device, trust_code)
     if (path / CONFIG).is_file():
         return _from_adapter(path, None if base is None else Path(base), device, trust_code)
-    if not path.is_dir():
-        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
-    run = RunDirectory.open(path)
+    run = RunDirectory(path)
     if not run.model.is_file():
         raise ConfigError(
             f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."

@@ -42,8 +42,6 @@ class AdaptingMethod(Method):
     """A method that reads both domains."""
 
     prior: TargetPrior | None
-    trains_source = True
-    """Whether the source's classification loss, and with it the prior, reaches the classifier."""
 
     def __init__(self, config: MethodConfig) -> None:
         super().__init__()
@@ -56,8 +54,7 @@ class AdaptingMethod(Method):
     def setup(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights."""
         like = next(self.streams.model.parameters())
-        trains = self.trains_source and self.config.train_source
-        self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
+        self.prior = target_prior(self.config.prior, pair, classes, like)
         if self.config.average.decay > 0:
             self.streams.average = StreamAverage(self.streams)
 

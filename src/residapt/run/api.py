@@ -16,8 +16,8 @@ from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
+from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
-from residapt.run.resume import recorded_config
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
 from residapt.storage.run_directory import RunDirectory
@@ -78,7 +78,7 @@ class AdaptedRun:
     def save_pretrained(self, path: Path | str, overwrite: bool = False) -> None:
         """Write the adapter of the adapted streams, whatever the verdict.
 
-        It carries what training has changed of the source network; with ``train_source=False`` that is nothing, and
+        It carries what training has changed of the source network; with ``freeze="base"`` that is nothing, and
         the adapter is small.
 
         Args:

@@ -155,7 +155,7 @@ def _work(setup: Setup) -> Work:
     """What there is to do: source steps have images of one domain, those of the adaptation of both."""
     config = setup.config
     batch = 2 * config.train.batch_size
-    source = (config.pretrain.steps or 0) * config.pretrain.batch_size / batch if setup.train_source else 0.0
+    source = (config.pretrain.steps or 0) * config.train.batch_size / batch if setup.train_source else 0.0
     adapt = config.train.steps * (VIEW_COST if config.method_config.consistency.weight > 0 else 1.0)
     return Work(
         images=sum(len(images) for images in setup.opened.values()),

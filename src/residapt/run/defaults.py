@@ -51,12 +51,11 @@ def fill_in(given: Config, facts: Facts) -> Config:
     fill = partial(_fill, given=given)
     config = fill(given, group="data", image_size=facts.size, channels=facts.channels)
     if facts.size >= PHOTOGRAPH:
-        config = fill(config, group="pretrain", batch_size=32)
         config = fill(config, group="train", batch_size=32)
     config = _views(config, given, facts)
     if facts.pretrained:
         config = fill(config, group="pretrain", lr=2e-4, head=5.0)
-    steps = _between(SOURCE_EPOCHS * facts.source_images / config.pretrain.batch_size, SOURCE_STEPS)
+    steps = _between(SOURCE_EPOCHS * facts.source_images / config.train.batch_size, SOURCE_STEPS)
     config = fill(config, group="pretrain", steps=steps)
     larger = max(facts.source_images, facts.target_images)
     steps = _between(ADAPT_EPOCHS * larger / config.train.batch_size, ADAPT_STEPS)
@@ -150,10 +149,11 @@ def source_settings(config: Config) -> TrainConfig:
     assert pretrain.steps is not None
     values = {
         "steps": pretrain.steps,
-        "batch_size": pretrain.batch_size,
+        "batch_size": config.train.batch_size,
         "seed": config.train.seed,
         "beta1": 0.9,
-        "network": {"lr": pretrain.lr, "weight_decay": pretrain.weight_decay},
+        "network": {"lr": pretrain.lr},
+        "weight_decay": pretrain.weight_decay,
         "head": pretrain.head,
         "log_every": max(1, min(50, pretrain.steps // 40)),
     }

@@ -101,6 +101,7 @@ def _judge(setup: Setup, before: Evidence, after: Evidence) -> Verdict:
         helped=judged.helped,
         selected="source" if back else "adapted",
         reasons=judged.reasons,
+        measurements={name: (round(a, 6), round(b, 6)) for name, (a, b) in judged.votes.items()},
         chosen_by="force" if forced else "guard",
     )
 

@@ -164,7 +164,8 @@ def _stand_in(pair: DomainPair, like: Tensor) -> DomainPair:
 
 def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) -> Trainer:
     network = copy.deepcopy(setup.network)
-    return make_trainer(method, network, pair, method=setup.method_config, train=train, engine=setup.engine)
+    config = setup.source_config if method == "source_only" else setup.method_config
+    return make_trainer(method, network, pair, method=config, train=train, engine=setup.engine)
 
 
 def _cost(trainer: Trainer, change: float) -> StepCost:

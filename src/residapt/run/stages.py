@@ -31,7 +31,7 @@ from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
 from residapt.storage.run_directory import RunDirectory
-from residapt.storage.summary import FrozenPart
+from residapt.storage.summary import Choices, read_choices, write_choices
 from residapt.streams.merge import merge_and_unload
 from residapt.train import Callback, Method, Trainer
 from residapt.train.callbacks import CallbackState
@@ -101,24 +101,27 @@ class Adapting:
 
 
 def begin(setup: Setup, run: RunDirectory | None) -> Setup:
-    """Write the configuration and the messages about the data; a run that goes on has written them already."""
+    """Write the configuration and the messages about the data; a run that goes on has written them already.
+
+    Gives the setup with what was chosen when the run began.
+    """
     if setup.resume and run is not None:
         if setup.engine.is_main and load_config(run.config) != setup.config:
             with atomic_file(run.config, overwrite=True) as file:
                 write_config(setup.config, file)
-        kept = [line["values"] for line in recorded_lines(run.metrics, "frozen")]
-        return replace(setup, kept=FrozenPart.parse(kept[0], where=str(run.metrics))) if kept else setup
+        choices = read_choices(run.choices)
+        return setup if choices is None else replace(setup, kept=choices.frozen, notes=choices.notes)
     for note in setup.notes:
         setup.say(f"note: {note}")
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:
         write_records(setup.labelled, run.labelled)
+    write_choices(Choices(frozen=setup.kept, notes=setup.notes), run.choices)
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
         metrics.write("notice", step=0, text=note)
-    metrics.write("frozen", values=setup.kept.model_dump())
     return setup
 
 
@@ -167,7 +170,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance),
-        method=setup.method_config,
+        method=setup.source_config,
         train=settings,
         callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
         engine=setup.engine,

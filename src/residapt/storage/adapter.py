@@ -47,12 +47,13 @@ def save_pretrained(
     """Write the adapter of a two-stream model into a folder.
 
     Args:
-        two: The streams.
+        streams: The streams.
         path: The folder; it is created.
         metadata: Method, classes and input of the network.
         base: ``"reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
             ``"included"`` carries them: all, or those that differ from the ``original``.
-        original: Hashes of the tensors of the original network (see ``base_hashes``).
+        original: Hashes of the tensors of the original network (see ``base_hashes``); what still has them is referred
+            to, batch-norm statistics included.
         overwrite: Replace an adapter that is there already.
 
     Example:
@@ -114,7 +115,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
         parameter.requires_grad_(True)
     streams.config = config.transform
     _check_layers(streams, config, what)
-    used = {*carried, *_load_statistics(streams, tensors, what), *_load_transforms(streams, config, tensors, what)}
+    used = {*carried, *_load_own(streams, tensors, what), *_load_transforms(streams, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
         raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
     return streams.eval()
@@ -136,21 +137,20 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
 def _collect(streams: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
     own = named_tensors(streams.model)
     tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in streams.statistics.named().items()}
+    tensors |= {f"target.{name}": tensor for name, tensor in _own_tensors(streams).items()}
     for name in streams.layers:
         tensors |= {f"transform.{name}.{key}": factor for key, factor in streams.transform(name).named_parameters()}
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def _describe_source(model: nn.Module, base: Base, original: Mapping[str, str] | None) -> dict[str, TensorRecord]:
-    # Source statistics move even where the weights are frozen, so they are always carried.
+    # Source statistics move even where the weights are frozen, so they are carried unless they are known not to have.
     statistics = {id(buffer) for _, norm in batch_norms(model) for buffer in norm.buffers(recurse=False)}
     records = {}
     for name, tensor in named_tensors(model).items():
-        carry = id(tensor) in statistics or (base == "included" and original is None)
-        sha256 = None if carry else tensor_hash(tensor)
-        if base == "included" and original is not None and original.get(name) != sha256:
-            sha256 = None
+        sha256: str | None = tensor_hash(tensor)
+        if base == "included" or id(tensor) in statistics:
+            sha256 = sha256 if original is not None and original.get(name) == sha256 else None
         records[name] = describe_tensor(tensor, sha256)
     return records
 
@@ -198,11 +198,16 @@ def _load_transforms(streams: TwoStream, config: AdapterConfig, tensors: Mapping
 
 
 @torch.no_grad()
-def _load_statistics(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
-    statistics = streams.statistics.named()
-    for name, own in statistics.items():
+def _load_own(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+    named = _own_tensors(streams)
+    for name, own in named.items():
         own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
-    return {f"target.{name}" for name in statistics}
+    return {f"target.{name}" for name in named}
+
+
+def _own_tensors(streams: TwoStream) -> dict[str, Tensor]:
+    """Batch-norm statistics and parameters that the target stream has for itself."""
+    return {**streams.statistics.named(), **streams.target_parameters.named()}
 
 
 def _require(

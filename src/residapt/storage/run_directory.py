@@ -7,6 +7,9 @@ from pathlib import Path
 
 from residapt.errors import ConfigError
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file that makes a folder an adapter."""
+
 
 class RunDirectory:
     """Names of the files of a run. Creating one never touches a directory that holds another run."""
@@ -18,6 +21,8 @@ class RunDirectory:
         self.labelled = path / "labelled.csv"
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
+        self.choices = self.checkpoint / "choices.json"
+        """What was chosen at the start that is not in the configuration; a run that goes on reads it."""
         self.outputs = path / "outputs"
         """Of frozen stages; removed when the run has ended."""
         self.adapter = path / "adapter"
@@ -50,3 +55,13 @@ class RunDirectory:
         if not run.config.is_file():
             raise ConfigError(f"'{path}' is not a run directory: it has no config.toml. Give the folder that -o named.")
         return run
+
+
+def check_result(path: Path) -> None:
+    """Reject what is neither a run directory nor an adapter folder nor a file."""
+    if path.is_file():
+        return
+    if not path.is_dir():
+        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
+    if not (path / ADAPTER_CONFIG).is_file():
+        RunDirectory.open(path)

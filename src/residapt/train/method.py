@@ -53,7 +53,7 @@ class Method(Predictor, ABC):
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
-        network, transform = list(self.streams.model.parameters()), list(self.streams.transforms.parameters())
+        network, transform = list(self.streams.model.parameters()), self.streams.target_only_parameters()
         known = {id(parameter) for parameter in (*network, *transform)}
         others = [parameter for parameter in self.own_parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}

@@ -219,7 +219,8 @@ class Trainer:
             found.append(losses)
             if self.engine.any(not bool(torch.isfinite(losses.total))):
                 return losses, self._not_finite(losses)
-            self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
+            if losses.total.requires_grad:
+                self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
         norm = self.engine.update(self.optimizer, self.recovery.clip)
         self._further_steps()
         self.engine.average_statistics(self.method)
