@@ -11,6 +11,7 @@ from torch import Tensor
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
+from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
 from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
@@ -26,6 +27,8 @@ HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
+VIEWS_PATIENCE = 1.5
+"""Computing views may take so many times its share on a busy machine before there are fewer of them."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -115,6 +118,8 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
     # A run that goes on has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
+    if not setup.resume and not given.is_set("views", "count"):
+        setup, pace = _fewer_views(setup, pace)
     setup = replace(setup, sample=_sample(setup, pace))
     config, notes, clock = setup.config, list(setup.notes), setup.clock
     clock.pace = pace
@@ -128,6 +133,18 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))
+
+
+def _fewer_views(setup: Setup, pace: Pace) -> tuple[Setup, Pace]:
+    """Fewer views of each image where another program would make computing them take too much of the time."""
+    seconds, views = 60.0 * VIEWS_SHARE * setup.config.minutes, setup.kept.views
+    if setup.frozen is None or not seconds or pace.views <= VIEWS_PATIENCE * seconds or views <= FEWEST_VIEWS:
+        return setup, pace
+    fewer = max(FEWEST_VIEWS, int((1 + views) * VIEWS_PATIENCE * seconds / pace.views) - 1)
+    config = setup.config.with_group("views", count=fewer)
+    kept = setup.kept.model_copy(update={"views": fewer})
+    cheaper = replace(pace, views=pace.views * (1 + fewer) / (1 + views))
+    return replace(setup, config=config, kept=kept), cheaper
 
 
 def _wanted(setup: Setup, given: Config) -> dict[str, int]:
