@@ -69,8 +69,8 @@ def test_the_metrics_tell_both_stages(finished: Run) -> None:
     lines = [json.loads(line) for line in (finished.path / "metrics.jsonl").read_text().splitlines()]
     kinds = {(line["stage"], line["kind"]) for line in lines}
     assert {("source", "step"), ("adapt", "step"), ("adapt", "scores"), ("adapt", "accuracy")} <= kinds
-    notices = [line["text"] for line in lines if line["kind"] == "notice"]
-    assert any("broken.jpg" in text for text in notices)
+    notes = [line["text"] for line in lines if line["kind"] == "note"]
+    assert any("broken.jpg" in text for text in notes)
     steps = [line["step"] for line in lines if line["kind"] == "scores"]
     assert steps == [0, 4, 8, 12, 16, 20]
 

@@ -35,8 +35,8 @@ class Machine(Callback):
     def on_step(self, method: Method, step: int) -> None:
         self.now += self.seconds(step)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
-        self.notes.append(notice)
+    def on_note(self, method: Method, step: int, note: str) -> None:
+        self.notes.append(note)
 
     def on_length(self, method: Method, step: int, steps: int) -> None:
         self.lengths.append(steps)

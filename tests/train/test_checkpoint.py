@@ -170,7 +170,7 @@ def test_what_callbacks_have_seen_goes_on(tmp_path: Path) -> None:
     resumed.run()
     assert curve.points == whole_curve.points
     written = lines(tmp_path / "whole" / "metrics.jsonl")
-    assert any(line["kind"] == "notice" for line in written), "the test needs a run with notes"
+    assert any(line["kind"] == "note" for line in written), "the test needs a run with notes"
     assert written == lines(tmp_path / "cut" / "metrics.jsonl")
 
 
@@ -227,18 +227,18 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_notice(
 ) -> None:
     whole = saved_run(tmp_path)
     damage(files.folder_of(tmp_path, 10) / name)
-    notices: list[str] = []
+    notes: list[str] = []
 
     class Listen(Callback):
-        def on_notice(self, method: Method, step: int, notice: str) -> None:
-            notices.append(notice)
+        def on_note(self, method: Method, step: int, note: str) -> None:
+            notes.append(note)
 
     resumed = tiny_trainer("rpt", [Listen(), Checkpointer(tmp_path, 5)], steps=10)
     assert restore_checkpoint(resumed, tmp_path) == 5
     resumed.run()
-    assert "checkpoint of step 10 cannot be used" in notices[0]
-    assert "step-00000010" in notices[0]
-    assert "step 5 was used" in notices[0]
+    assert "checkpoint of step 10 cannot be used" in notes[0]
+    assert "step-00000010" in notes[0]
+    assert "step 5 was used" in notes[0]
     assert_bit_equal(weights(whole), weights(resumed))
     assert restore_checkpoint(tiny_trainer("rpt", steps=10), tmp_path) == 10, "the damaged one must be replaced"
 
@@ -348,7 +348,7 @@ def test_changed_settings_are_told(tmp_path: Path) -> None:
     saved_run(tmp_path)
     trainer = tiny_trainer("rpt", steps=12)
     restore_checkpoint(trainer, tmp_path)
-    assert trainer.pending == ["going on with changed settings: train.steps = 12 (was 10)."]
+    assert trainer.notes == ["going on with changed settings: train.steps = 12 (was 10)."]
 
 
 def test_a_vanished_file_and_a_failed_allocation_tell_how_to_go_on(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class GroundRecord(Settings):
     scores: dict[str, tuple[float, float]] = {}
     """Label-free scores, before and after."""
     notes: tuple[str, ...] = ()
-    """What the run told its user."""
+    """Notes of the run."""
     ranks: dict[str, tuple[int, int]] = {}
     """At the end."""
     steps: tuple[int, int] = (0, 0)

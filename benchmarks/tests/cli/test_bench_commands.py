@@ -96,7 +96,7 @@ def test_uav_and_the_standin_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert f"{task} rpt 2 labels seed 0: target_test AP" in text
         assert "validation AP" in text
         assert [json.loads(line)["labelled"] for line in out.read_text().splitlines()] == [0, 2, 2]
-    assert "| brightness |" in bench("sheet", *places, "-o", str(tmp_path / "s.png"))
+    assert "| brightness |" in bench("report", "sheet", *places, "-o", str(tmp_path / "s.png"))
     assert (tmp_path / "s.png").is_file()
 
 

@@ -16,6 +16,7 @@ MODULES = (
     "export",
     "inspect",
     "demo",
+    "doctor",
     "settings",
     "report",
     "compare",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from residapt.cli.app import app, console
-from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, JsonOption, QuietOption, progress_console
 from residapt.cli.result import result_lines, show_lines
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the run directory.")] = Path("run-demo"),
     seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="Seed of everything.")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads for computing; 0 leaves it to torch.")] = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adapt from printed digits drawn by the program to real handwritten digits without labels."""
     import torch
@@ -29,8 +31,12 @@ def demo(
 
     if threads:
         torch.set_num_threads(threads)
-    console.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
-    run = run_demo(out, seed=seed, console=console)
+    progress = progress_console(quiet=quiet, as_json=as_json)
+    progress.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
+    run = run_demo(out, seed=seed, console=progress)
+    if as_json:
+        show_json(run.summary)
+        return
     folders = images_beside(out)
     show_lines(result_lines(run.summary, out, images=folders.held_out))
     console.print(result_table(run.summary))

@@ -96,7 +96,7 @@ def suggest_images(
         seed: Seed of the choice.
         device: auto, cpu, cuda or mps.
         trust_code: That of :func:`residapt.deploy.load_run`.
-        on_images: Told how many images have been read, of how many.
+        on_images: Called with the number of images read so far, and of all.
     """
     run = RunDirectory.open(Path(path))
     deployed = load_run(run.path, device=device, trust_code=trust_code)

@@ -122,9 +122,9 @@ class Alignment(AdaptingMethod):
         rank = self.config.rank
         return rank if self.speed == 1.0 else rank.model_copy(update={"step": self.speed * rank.step})
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""
-        return super().notices() + self._idle_ranks()
+        return super().final_notes() + self._idle_ranks()
 
     def _idle_ranks(self) -> list[str]:
         had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
+from residapt.storage.hub import push_to_hub
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, Verdict
 from residapt.streams import TwoStream
@@ -87,6 +89,21 @@ class AdaptedRun:
         """
         write_adapter(self._finished, Path(path), overwrite=overwrite)
 
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the adapter of the adapted streams to the Hugging Face Hub; ``residapt.load`` finds it there.
+
+        Args:
+            repo_id: Where to: ``"user/name"``. The repository is created if it is not there.
+            private: Whether a new repository is private.
+            token: Access token; without it the one that ``hf auth login`` has stored.
+
+        Returns:
+            The address of the repository.
+        """
+        with tempfile.TemporaryDirectory() as place:
+            self.save_pretrained(Path(place, "adapter"))
+            return push_to_hub(Path(place, "adapter"), repo_id, private=private, token=token)
+
 
 def adapt(
     model: nn.Module | str,
@@ -133,7 +150,8 @@ def adapt(
         callbacks: Callbacks of the adaptation (:class:`residapt.Callback`).
         tensorboard: Write event files into ``out``.
         trust_code: Allow code that the files of a run name as their network.
-        verbose: Show progress and messages on the standard error stream.
+        verbose: Show progress and messages on the standard error stream. If False, messages go to the logger
+            ``residapt`` instead.
         console: A ``rich`` console to show them on instead.
         **settings: Settings of the configuration, by groups or with dots:
             ``seed=1, rank={"weight": 0.5}, **{"pretrain.steps": 500}``.

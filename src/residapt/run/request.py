@@ -30,7 +30,7 @@ from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.summary import FrozenPart, TimedPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
-from residapt.train.progress import phase
+from residapt.train.progress import phase, tell
 from residapt.train.stopwatch import Stopwatch
 from residapt.train.tensorboard import check_tensorboard
 from residapt.trust import refuse_code
@@ -221,6 +221,6 @@ class Setup:
         return self.console if self.engine.is_main else Console(quiet=True)
 
     def say(self, text: str) -> None:
-        """Print to the terminal, in one process only."""
+        """Print to the terminal, or log if that is quiet; in one process only."""
         if self.engine.is_main:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            tell(self.console, text)

@@ -26,6 +26,7 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.size import size_line
 from residapt.run.time_limit import adaptation_limit, source_limit
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
@@ -61,10 +62,10 @@ class Notes(Callback):
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Each text once."""
-        if notice not in self.texts:
-            self.texts.append(notice)
+        if note not in self.texts:
+            self.texts.append(note)
 
     def state(self) -> CallbackState:
         """The texts so far."""
@@ -113,6 +114,8 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
         return setup if choices is None else replace(setup, kept=choices.frozen, notes=choices.notes)
     for note in setup.notes:
         setup.say(f"note: {note}")
+    if not setup.console.quiet and (size := size_line(setup)) is not None:
+        setup.say(size)
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:
@@ -121,7 +124,7 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
-        metrics.write("notice", step=0, text=note)
+        metrics.write("note", step=0, text=note)
     return setup
 
 

@@ -79,7 +79,7 @@ class TimeLimit(Callback):
             self._checks += 1
             self._compare(trainer)
 
-    def notices(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """That there will be fewer steps, or more."""
         waiting, self._waiting = self._waiting, []
         return waiting

@@ -82,7 +82,7 @@ class Method(Predictor, ABC):
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
 
-    def remarks(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What a person should know now, each thing once; asked for after every step."""
         return []
 
@@ -90,7 +90,7 @@ class Method(Predictor, ABC):
         """What the method has found out besides weights, as JSON can hold it, for records and reports."""
         return {}
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What a person should know when training has ended, in plain words."""
         return []
 
