@@ -282,9 +282,7 @@ def test_a_full_disk_leaves_the_older_checkpoint_and_says_so(
     monkeypatch.setattr(files, "_save_tensors", full(files._save_tensors))
     monkeypatch.setattr(files, "_sync", full(files._sync))
     monkeypatch.setattr(files.os, "rename", full(files.os.rename))
-    with pytest.raises(
-        TrainingError, match=r"step 10.*No space left.*step 5.*--resume run"
-    ):
+    with pytest.raises(TrainingError, match=r"step 10.*No space left.*step 5.*--resume run"):
         trainer.run()
     monkeypatch.undo()
     assert files.steps_in(tmp_path) == [5, 0]
