@@ -266,7 +266,7 @@ def _plan(runs: RunSet, task: str, method: str, recipe: RecipeName, changes: Map
 
 
 def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) -> Config:
-    values = merged({**defaults.values, "method": method}, changes)
+    values = merged({"recipe": "paper", **defaults.values, "method": method}, changes)
     transform = dict(values.get("transform", {}))
     frozen = transform.pop("freeze", ())  # which settings taken from a plan have here, and a configuration above
     if frozen:

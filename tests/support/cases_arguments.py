@@ -30,7 +30,7 @@ ARGUMENTS = (
     Case("image size beyond memory", ADAPT + " --image-size 20000", "ConfigError", ("image_size=20000",)),
     Case("unknown method", ADAPT + " --method rtp", "ConfigError", ("'rtp'", "'rpt'")),
     Case("method that needs more data", ADAPT + " --method target_only", "ConfigError", ("'target_only'",)),
-    Case("unknown score", ADAPT + " --select luck", "ConfigError", ("'luck'", "--select")),
+    Case("unknown score", ADAPT + " --select luck", "ConfigError", ("'luck'", "'infomax'")),
     Case("unknown device", ADAPT + " --device tpu", "ConfigError", ("'tpu'",)),
     Case("no output", "adapt -s {good}/source -t {good}/target", "ConfigError", ("-o",)),
     Case("no source", "adapt -t {good}/target -o {bad}/run", "ConfigError", ("data.source",)),

@@ -78,10 +78,14 @@ def adapt(
     ] = None,
     recipe: Annotated[
         str | None,
-        _option("--recipe", help="Named set of settings: paper, plus.", panel=TRAINING),
+        _option("--recipe", help="Named set of settings: default, paper, plus.", panel=TRAINING),
     ] = None,
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
+    ] = None,
+    restarts: Annotated[
+        int | None,
+        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
     ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
@@ -136,6 +140,7 @@ def adapt(
         "method": method,
         "recipe": recipe,
         "train.steps": steps,
+        "restarts": restarts,
         "device": device,
         "seed": seed,
         "select": select,

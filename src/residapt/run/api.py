@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
 from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
+from residapt.run.restarts import with_restarts
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
 from residapt.storage.hub import push_to_hub
@@ -197,17 +198,23 @@ def adapt(
 
 
 def run_request(request: Request) -> AdaptedRun:
-    """Check everything, then create the run directory and go through the stages."""
+    """Check everything, then create the run directory and go through the stages, once or for each restart."""
+    finished = _go(request) if request.config.restarts == 1 else with_restarts(request, _go)
+    return AdaptedRun(finished, None if request.out is None else RunDirectory(request.out))
+
+
+def _go(request: Request, ready: Callable[[], None] = lambda: None) -> Finished:
     setup = prepare(request)
     run = None
+    if setup.engine.is_main:
+        ready()
     if request.out is not None:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
     setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
-    adapted = adapt_stage(setup, run, network)
-    return AdaptedRun(finish(setup, run, network, adapted), run)
+    return finish(setup, run, network, adapt_stage(setup, run, network))
 
 
 def _recorded(

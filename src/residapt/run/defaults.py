@@ -29,6 +29,8 @@ LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
+SMALLEST = 8
+"""Side of the smallest images."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -52,7 +54,9 @@ class Facts:
 def fill_in(given: Config, facts: Facts) -> Config:
     """The user's configuration with everything chosen that was not set."""
     fill = partial(_fill, given=given)
-    config = fill(given, group="data", image_size=facts.size, channels=facts.channels)
+    config = given
+    if facts.channels in (1, 3) and facts.size >= SMALLEST:  # else there are no images, but features or series
+        config = fill(config, group="data", image_size=facts.size, channels=facts.channels)
     if facts.size >= PHOTOGRAPH:
         config = fill(config, group="train", batch_size=32)
     config = _views(config, given, facts)
@@ -82,9 +86,11 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     if not photographs:
         config = fill(config, group="augment", strength="mixed")
         config = fill(config, group="consistency", view="strong")
-    rate = GroupConfig(lr=1e-4 if facts.pretrained else 5e-4)
+    # A network that has learned the source and nothing else is trained on as quickly here as it was there.
+    general = photographs and facts.pretrained
+    rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
-    return fill(config, group="train", head=10.0) if facts.pretrained else config
+    return fill(config, group="train", head=10.0) if general else config
 
 
 def by_steps(config: Config, given: Config) -> Config:

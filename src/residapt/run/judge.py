@@ -66,7 +66,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     source.eval()
     adapted.method.eval()
     with setup.during("scoring", "computing the final scores"):
-        before, after = _evidence(setup, source, adapted.method)
+        before, after = evidence_of(setup, source, adapted.method)
         verdict = _judge(setup, before, after)
         temperatures = _temperatures(before, after)
         scored = score_labelled(setup, source, adapted.method, temperatures)
@@ -80,7 +80,8 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     return finished
 
 
-def _evidence(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
+def evidence_of(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
+    """Outputs of the source network and of the adapted one, on held-out source and on target images."""
     plain = plain_streams(source, setup.method_config.transform.features)
     before = collect(plain, setup.held_out, setup.seen, target_stream="source", device=setup.device)
     after = collect(method.streams, setup.held_out, setup.seen, target_stream="target", device=setup.device)
