@@ -47,7 +47,7 @@ def test_a_list_to_score_has_the_numbers_of_the_source(folder: Path) -> None:
         ("0.png", 0),
         ("2.png", 3),
     ]
-    with pytest.raises(DataError, match=r"line 3.*'cat' is not a class"):
+    with pytest.raises(DataError, match=r"line 3.*'cat'"):
         find_labelled(file, ("dog", "owl"))
 
 

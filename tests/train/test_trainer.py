@@ -293,7 +293,7 @@ def test_a_loss_that_is_not_finite_is_named(
 
 def test_a_loss_that_explodes_is_named(trained: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainConfig, "recover", 0)
-    with pytest.raises(TrainingError, match=r"the loss '\w+' is (nan|inf) at step \d+ of 40.*Lower the learning rates"):
+    with pytest.raises(TrainingError, match=r"'\w+'.*(nan|inf).*step \d+ of 40"):
         trained("source_only", steps=40, optimizer="sgd", network=GroupConfig(lr=1e308))
 
 
