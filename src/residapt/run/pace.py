@@ -25,6 +25,9 @@ PROBES = (0.0, 0.95, 0.95, 0.0)
 Messages = tuple[str, ...]
 PATIENCE = 15.0
 """Seconds after which timing ends."""
+TURNS = 2.0
+"""Seconds over which the frozen stages are timed. Computing their outputs cannot be made shorter on the way, so that it
+counts how much of the machine other programs take."""
 OVERHEAD = 1.15
 """Time of a step to that of its forward and backward pass: optimiser and rank selection."""
 LOOKS = 0.08
@@ -57,7 +60,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         alone = _cost(_trainer(setup, "source_only", source_pair(pair.source, pair.balance), source), 1.0)
     views = 0.0
     if setup.frozen is not None:
-        per_image = _quickest(partial(setup.frozen.stages, setup.frozen.images)) / len(setup.frozen.images)
+        per_image = _usual(partial(setup.frozen.stages, setup.frozen.images)) / len(setup.frozen.images)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
     found = (alone.early, alone.late, adapt.early, adapt.late, forward, views)
     # Every process must come to the same number of steps.
@@ -192,6 +195,16 @@ def _seconds_of_prediction(trainer: Trainer) -> float:
     batch = trainer.batches.batch(0).target.to(trainer.engine.device)
     with evaluating(trainer.method):
         return _quickest(partial(trainer.method.predict, batch, "target")) / len(batch)
+
+
+def _usual(call: partial[Tensor]) -> float:
+    """Mean time of a call, over long enough that other programs have their turns as well."""
+    float(call().sum())  # the first one takes longer
+    begin, calls = time.monotonic(), 0
+    while not calls or time.monotonic() - begin < TURNS:
+        float(call().sum())
+        calls += 1
+    return (time.monotonic() - begin) / calls
 
 
 def _quickest(call: partial[Tensor]) -> float:
