@@ -204,7 +204,8 @@ def _seconds_of_prediction(trainer: Trainer) -> float:
 def _frozen_outputs(setup: Setup, frozen: Frozen, index: Tensor) -> Tensor:
     """What is done for each view of some images: they are decoded, changed at random and read by the stages."""
     images = setup.target.train.fetch(index, torch.Generator().manual_seed(0))
-    return frozen.stages(images.to(setup.device))
+    found: Tensor = frozen.stages(images.to(setup.device))
+    return found
 
 
 def _usual(call: partial[Tensor]) -> float:
