@@ -80,6 +80,19 @@ def test_headlines(helped: bool | None, selected: str, kind: str) -> None:
     assert found == kind
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_an_accuracy_that_decided_is_marked(tmp_path: Path, used: bool) -> None:
+    scored = [
+        Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out", used_for_choice=used),
+        Accuracy(name="x", stage="adapted", percent=82.4, images=9, protocol="held-out", used_for_choice=used),
+    ]
+    verdict = Verdict(helped=False, selected="adapted", chosen_by="user" if used else "force")
+    shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
+    assert ("used for the choice" in shown) == used
+    assert ("no independent estimate" in shown) == used
+    assert ("as you have chosen" in shown) == used
+
+
 def test_a_choice_of_the_user_is_not_called_forced() -> None:
     lines = [headline(Verdict(helped=False, selected="adapted", chosen_by=who))[0] for who in ("force", "user")]
     assert ["--force" in line for line in lines] == [True, False]
