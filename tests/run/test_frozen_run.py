@@ -195,16 +195,27 @@ def test_files_that_were_computed_already_are_not_computed_again() -> None:
         def __len__(self) -> int:
             return len(self.files)
 
-    class Made:
-        def __init__(self) -> None:
-            values = torch.arange(4.0)[:, None]
-            self.train = self.plain = residapt.data.domains.TensorImages(values)
-
+    values = residapt.data.domains.TensorImages(torch.arange(4.0)[:, None])
     files = tuple(Path(name) for name in "abcd")
     table = outputs._Table()
-    table.add(Named(files), Made())  # type: ignore[arg-type]
+    table.keep(Named(files), outputs._Outputs(values, values, values))  # type: ignore[arg-type]
     some = Named((files[2], files[0]))
     assert table.has(some)  # type: ignore[arg-type]
     index, generator = torch.tensor([0, 1]), torch.Generator()
     assert table.of(some.plain).fetch(index, generator).flatten().tolist() == [2.0, 0.0]  # type: ignore[arg-type]
     assert not table.has(Named((files[0], Path("e"))))  # type: ignore[arg-type]
+
+
+def test_second_views_of_photographs_are_strongly_changed_and_pseudo_labels_are_of_the_others() -> None:
+    run = residapt.adapt(network(), **world(), freeze=FREEZE, **{**SETTINGS, "recipe": "default"})
+    config, pair = run.setup.config.method_config, run.setup.pair
+    assert (config.augment.strength, config.consistency.view) == ("mixed", "strong")
+    generator, index = torch.Generator().manual_seed(0), torch.zeros(400, dtype=torch.long)
+    seen = {name: images.fetch(index, generator) for name, images in (("first", pair.target), ("second", pair.views))}
+    different = {name: {tuple(row.flatten().tolist()) for row in rows} for name, rows in seen.items()}
+    assert not different["first"] & different["second"]
+    count = run.summary.frozen.views
+    assert len(different["first"]) == (count + 1) // 2
+    assert len(different["second"]) == count // 2
+    source = pair.source.images.fetch(index, generator)  # labelled images are drawn from both halves
+    assert len({tuple(row.flatten().tolist()) for row in source}) == count

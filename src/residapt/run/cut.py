@@ -97,8 +97,6 @@ def _cut(setup: Setup, choice: Choice, point: CutPoint, example: Tensor, names: 
     small = float(outputs.abs().max()) < HALF or config.is_set("views", "precision")
     precision = config.views.precision if small else "float32"
     config = config.with_group("views", count=views, precision=precision)
-    # Cached outputs cannot be cropped or turned again: another view of an image is another one of its cached ones.
-    config = config.with_group("consistency", view="drawn")
     kept = FrozenPart(
         last=point.name, reason=choice.reason, parameters=point.parameters, views=views, precision=precision
     )

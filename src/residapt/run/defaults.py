@@ -75,13 +75,12 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     """How samples are changed at random, and how fast the network learns from them, by what they are."""
     fill = partial(_fill, given=given)
     photographs = facts.size >= PHOTOGRAPH and facts.channels == 3
-    if photographs and config.data.augment:
-        config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
     if config.recipe != "default":
+        if photographs and config.data.augment:  # another crop says more than a turn by some degrees
+            config = fill(config, group="consistency", view="drawn")
         return config
-    if not photographs:
-        config = fill(config, group="augment", strength="mixed")
-        config = fill(config, group="consistency", view="strong")
+    config = fill(config, group="augment", strength="mixed")
+    config = fill(config, group="consistency", view="strong")
     # A network that has learned the source and nothing else is trained on as quickly here as it was there.
     general = photographs and facts.pretrained
     rate = GroupConfig(lr=1e-4 if general else 5e-4)
