@@ -202,7 +202,7 @@ def test_files_that_were_computed_already_are_not_computed_again() -> None:
     some = Named((files[2], files[0]))
     assert table.has(some)  # type: ignore[arg-type]
     index, generator = torch.tensor([0, 1]), torch.Generator()
-    assert table.of(some.plain).fetch(index, generator).flatten().tolist() == [2.0, 0.0]  # type: ignore[arg-type]
+    assert table.plain(some.plain).fetch(index, generator).flatten().tolist() == [2.0, 0.0]  # type: ignore[arg-type]
     assert not table.has(Named((files[0], Path("e"))))  # type: ignore[arg-type]
 
 

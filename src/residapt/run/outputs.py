@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,17 +35,18 @@ def with_outputs(setup: Setup) -> Setup:
     setup.engine.wait()
     setup.seconds["frozen stages"] = time.monotonic() - started
 
-    def labelled(data: Labelled) -> Labelled:
-        return Labelled(table.of(data.images), data.labels)
+    def labelled(data: Labelled, images: Callable[[Images], Images]) -> Labelled:
+        return Labelled(images(data.images), data.labels)
 
     pair, scored = setup.pair, setup.evaluation
-    few = None if pair.few is None else labelled(pair.few)
+    few = None if pair.few is None else labelled(pair.few, table.train)
+    source, views = labelled(pair.source, table.train), table.views(pair.target)
     return replace(
         setup,
-        pair=DomainPair(labelled(pair.source), table.of(pair.target), few, pair.balance, table.views(pair.target)),
-        held_out=labelled(setup.held_out),
-        inputs=table.of(setup.inputs),
-        evaluation=None if scored is None else replace(scored, data=labelled(scored.data)),
+        pair=DomainPair(source, table.train(pair.target), few, pair.balance, views),
+        held_out=labelled(setup.held_out, table.plain),
+        inputs=table.plain(setup.inputs),
+        evaluation=None if scored is None else replace(scored, data=labelled(scored.data, table.plain)),
     )
 
 
@@ -74,14 +75,17 @@ class _Table:
     """What stands in place of each set of images. Files stay open, also when their temporary folder has gone."""
 
     def __init__(self) -> None:
-        self._images: dict[int, Images] = {}
+        # A set whose images are never changed has one object for both; hence a table for each role.
+        self._train: dict[int, Images] = {}
         self._views: dict[int, Images] = {}
+        self._plain: dict[int, Images] = {}
         self._files: dict[Path, tuple[_Outputs, int]] = {}
 
     def add(self, images: OpenImages, made: _Outputs) -> None:
         """Outputs that have been computed."""
-        self._images |= {id(images.train): made.train, id(images.plain): made.plain}
-        self._views |= {id(images.train): made.views, id(images.plain): made.views}
+        self._train[id(images.train)] = made.train
+        self._views[id(images.train)] = made.views
+        self._plain[id(images.plain)] = made.plain
 
     def keep(self, images: OpenImages, made: _Outputs) -> None:
         """The same, and for other sets with these files."""
@@ -97,9 +101,13 @@ class _Table:
         self.add(images, known[0][0].part(torch.tensor([place for _, place in known])))
         return True
 
-    def of(self, images: Images) -> Images:
-        """The same images, or part of them, as outputs."""
-        return self._in(self._images, images)
+    def train(self, images: Images) -> Images:
+        """Images for training, or part of them, as outputs."""
+        return self._in(self._train, images)
+
+    def plain(self, images: Images) -> Images:
+        """Images as they are, or part of them, as outputs."""
+        return self._in(self._plain, images)
 
     def views(self, images: Images) -> Images:
         """Second views of images, as outputs."""
