@@ -46,6 +46,7 @@ def test_the_verdict_comes_first_and_nothing_is_left_out(tmp_path: Path) -> None
         "Class frequencies",
         "Images that look least like any class",
         "How to use the result",
+        "Time",
         "Configuration",
     ]
     shown = text_of(path)
@@ -77,6 +78,19 @@ def test_headlines(helped: bool | None, selected: str, kind: str) -> None:
     line, found = headline(Verdict(helped=helped, selected=selected))  # type: ignore[arg-type]
     assert line
     assert found == kind
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_an_accuracy_that_decided_is_marked(tmp_path: Path, used: bool) -> None:
+    scored = [
+        Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out", used_for_choice=used),
+        Accuracy(name="x", stage="adapted", percent=82.4, images=9, protocol="held-out", used_for_choice=used),
+    ]
+    verdict = Verdict(helped=False, selected="adapted", chosen_by="user" if used else "force")
+    shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
+    assert ("used for the choice" in shown) == used
+    assert ("no independent estimate" in shown) == used
+    assert ("as you have chosen" in shown) == used
 
 
 def test_a_choice_of_the_user_is_not_called_forced() -> None:
@@ -289,8 +303,7 @@ def test_table_and_chart_of_a_score_are_on_one_scale(tmp_path: Path) -> None:
 
 def test_the_header_names_the_recipe(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    config = run.config.read_text().replace('recipe = "default"', 'recipe = "plus"')
-    run.config.write_text(config)
+    run.config.write_text(re.sub(r'^recipe = "\w+"', 'recipe = "plus"', run.config.read_text(), flags=re.MULTILINE))
     facts = re.search(r'class="facts muted">(.*?)</p>', write_report(run).read_text(), re.S)
     assert facts
     assert "plus" in Seen(facts[1]).text
@@ -372,3 +385,11 @@ def test_a_run_reads_what_it_wrote(tmp_path: Path) -> None:
     assert data.problem == ""
     assert data.setting("model.spec") == "timm:tf_efficientnet_lite0"
     assert data.setting("no.such") == ""
+
+
+def test_the_time_of_each_part_is_told_with_its_share(tmp_path: Path) -> None:
+    shown = text_of(write_report(make_run(tmp_path / "run")))
+    rows = [("adaptation", "14 min 21 s", "60%", "1,188"), ("checks", "1 min 0 s", "4%"), ("all", "23 min 57 s")]
+    for row in rows:
+        assert "".join(row) in shown
+    assert "took 9% of the time" in shown

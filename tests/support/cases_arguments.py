@@ -97,12 +97,11 @@ ARGUMENTS = (
     Case("prediction device", PREDICT + " --device tpu", "ConfigError", ("'tpu'",)),
     Case("export format", "export {good}/run --format tflite", "ConfigError", ("--format",)),
     Case("export suffix", "export {good}/run -f safetensors -o {bad}/x.onnx", "ConfigError", ("'.safetensors'",)),
-    Case("demo method", "demo -o {bad}/demo --methods rtp", "ConfigError", ("'rtp'",)),
     Case("demo in a full folder", "demo -o {good}/run", "ConfigError", ("{good}/run",)),
     Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "usage", ("'--seed'",)),
     Case(
         "huge seed of the transforms",
-        ADAPT + " --set discrepancy.seed=99999999999999999999",
+        ADAPT + " --set transform.seed=99999999999999999999",
         "ConfigError",
         ("transform.seed = 9999",),
     ),
@@ -157,7 +156,10 @@ SEARCHES = (
         ("'discrepancy.weight=range:0..2'",),
     ),
     Case(
-        "labels", TUNE + " --search stream_weight=range:0..1 --set data.evaluate=x", "ConfigError", ("data.evaluate",)
+        "labels",
+        TUNE + " --search stream_weight=range:0..1 --set data.evaluate={good}/scored",
+        "ConfigError",
+        ("data.evaluate",),
     ),
     Case(
         "search over labels",

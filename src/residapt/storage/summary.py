@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from residapt.errors import DataError
 from residapt.evaluate.calibration import Calibration
@@ -12,6 +12,11 @@ from residapt.evaluate.metrics import Detection
 from residapt.models.input_spec import InputSpec
 from residapt.settings import Settings
 from residapt.storage.atomic import atomic_file
+
+TimedPart = Literal[
+    "reading", "planning", "frozen stages", "source training", "adaptation", "checks", "scoring", "report"
+]
+"""Parts of a run whose time is measured. ``checks`` are those of scores and predictions while training goes on."""
 
 
 class Accuracy(Settings):
@@ -167,8 +172,10 @@ class RunSummary(Settings):
     """Class names in the order of the network's outputs."""
     input: InputSpec
     """Input of the network."""
-    seconds: dict[str, float]
-    """Time by stage."""
+    seconds: dict[TimedPart, float]
+    """Time of each part of the run, of the last process where it was stopped."""
+    steps: dict[str, int] = {}
+    """Steps taken in ``source training`` and ``adaptation``."""
     source_images: int
     """Labelled source images."""
     target_images: int
@@ -221,7 +228,7 @@ def read_summary(path: Path) -> RunSummary:
     """Read a record, or say what is wrong with it."""
     if not path.exists():
         raise DataError(f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume.")
-    return RunSummary.parse(_read(path), where=str(path))
+    return _read(RunSummary, path)
 
 
 def write_choices(choices: Choices, path: Path) -> None:
@@ -232,11 +239,14 @@ def write_choices(choices: Choices, path: Path) -> None:
 
 def read_choices(path: Path) -> Choices | None:
     """Read the record, if there is one."""
-    return Choices.parse(_read(path), where=str(path)) if path.exists() else None
+    return _read(Choices, path) if path.exists() else None
 
 
-def _read(path: Path) -> Any:
+Record = TypeVar("Record", bound=Settings)
+
+
+def _read(kind: type[Record], path: Path) -> Record:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return kind.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
     except (OSError, ValueError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from None
