@@ -52,6 +52,9 @@ class ModelConfig(Settings):
     weights of timm:, torchvision: and hf: networks; ``none`` starts from random weights."""
     base: str | None = None
     """Run directory, or weights file, of a network already trained on the source; it is not trained again."""
+    adapters: str | None = None
+    """Folder with adapters of the base (freeze = "base"): training starts from the nearest, chosen without labels, the
+    base run's own among them; ``none`` starts anew."""
     bottleneck: int | None = Field(None, ge=1, le=LARGEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
     standardise: bool = False

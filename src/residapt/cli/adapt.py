@@ -64,6 +64,10 @@ def adapt(
     base: Annotated[
         Path | None, _option("--base", help="Run or weights already trained on the source.", panel=NETWORK)
     ] = None,
+    adapters: Annotated[
+        Path | None,
+        _option("--adapters", help="Adapters of the base; training starts from the nearest one.", panel=NETWORK),
+    ] = None,
     layers: Annotated[
         str | None,
         _option("--layers", help="Layers to transform: name patterns, separated by commas.", panel=NETWORK),
@@ -125,6 +129,7 @@ def adapt(
         "model.spec": model,
         "model.weights": weights,
         "model.base": base,
+        "model.adapters": adapters,
         "transform.include": _patterns(layers),
         "freeze": freeze,
         "method": method,

@@ -13,6 +13,13 @@ RECIPES: dict[str, Mapping[str, Any]] = {
         "discrepancy": {"end": 0.5},
         "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.5},
     },
+    "source-free": {
+        "information": {"weight": 1.0, "gamma": 0.0},
+        "consistency": {"weight": 1.0, "kind": "fixmatch", "start": 0.2},
+        "average": {"decay": 0.99},
+        "rank": {"group_weights": "equal"},
+        "train": {"beta1": 0.9, "warmup": 0.05},
+    },
     "default": {
         "discrepancy": {"weight": 0.3, "kind": "reversal", "normalise": True},
         "information": {"kind": "confusion", "weight": 1.0},

@@ -34,7 +34,7 @@ from residapt.trust import refuse_code
 
 DATA = ("source", "target", "target_labels", "evaluate")
 """Data of a run: a folder, which belongs to the configuration, or an object, which belongs to the request."""
-FILES = ("weights", "base")
+FILES = ("weights", "base", "adapters")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +158,8 @@ class Setup:
     """First stages that have been cut off from ``network``."""
     kept: FrozenPart = field(default_factory=FrozenPart)
     """What of the network stays as it is, and why."""
+    start: TwoStream | None = None
+    """The adapter that the target stream starts from."""
     outputs: Path | None = None
     """Folder for the outputs of frozen stages; None keeps them in a temporary one."""
     pace: Pace = Pace()

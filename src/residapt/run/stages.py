@@ -27,6 +27,7 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.warm_start import nearest_adapter
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -227,6 +228,7 @@ def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iter
         train=turn.train,
         callbacks=callbacks,
         engine=setup.engine,
+        start=setup.start,
     )
 
 
@@ -234,6 +236,11 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
     """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
     started = time.monotonic()
     source.eval()
+    start, told = nearest_adapter(setup, source)
+    for note in told:
+        setup.say(f"note: {note}")
+    setup.warnings.extend(told)
+    setup = replace(setup, start=start)
     last: Adapting | None = None
 
     def adapt(turn: Round) -> Method:
