@@ -41,10 +41,12 @@ class ScoresAlong(Callback):
         select: str = "last",
         evaluation: Evaluation | None = None,
         metrics: MetricsFile | None = None,
+        has_source: bool = True,
     ) -> None:
         self.held_out = part_of(held_out, subset(len(held_out.images), SAMPLE, seed=0))
         self.target = Part(target, subset(len(target), SAMPLE, seed=0))
         self.every, self.select, self.evaluation, self.metrics = every, select, evaluation, metrics
+        self.has_source = has_source
         self.best: tuple[float, int, Method] | None = None
         self._looked, self._steps = -1, 0
 
@@ -106,7 +108,7 @@ class ScoresAlong(Callback):
         if self.metrics is None:
             return
         self.metrics.write("scores", step=step, values=values)
-        shown = {"source, held out": 100.0 * values["source_accuracy"]}
+        shown = {"source, held out": 100.0 * values["source_accuracy"]} if self.has_source else {}
         if self.evaluation is not None:
             shown[self.evaluation.name] = accuracy(method, replace(self.evaluation, stream=stream))
         self.metrics.write("accuracy", step=step, values=shown)

@@ -91,7 +91,7 @@ class AdaptedRun:
 def adapt(
     model: nn.Module | str,
     *,
-    source: Any,
+    source: Any = None,
     target: Any,
     target_labels: Any = None,
     evaluate: Any = None,
@@ -116,7 +116,7 @@ def adapt(
             is trained on the source first if it is hardly better than guessing there. A spec
             ``package.module:factory`` runs that code.
         source: Labelled images: a folder of class folders, a DataLoader, a data set of (image, label) or dictionary
-            rows, or (images, labels).
+            rows, or (images, labels). None adapts a network that is trained already from target images alone.
         target: Unlabelled images: a folder of images, or any of the above; labels beside the images are not read.
         target_labels: Labelled target images: whatever ``source`` can be, or a CSV file of paths and classes. All
             methods but ``source_only`` learn from them as well.

@@ -135,7 +135,7 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(setup.whole(network), run.source, metadata)
-    if setup.train_source or setup.config.model.base is not None:
+    if setup.train_source or (setup.config.model.base is not None and not setup.source_free):
         _refuse_chance(setup, network)
     setup.seconds["source"] = time.monotonic() - started
     return network
@@ -206,6 +206,7 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         select=config.select,
         evaluation=setup.evaluation,
         metrics=metrics,
+        has_source=not setup.source_free,
     )
     health = HealthMonitor(
         setup.held_out,
