@@ -86,7 +86,7 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
 
 
 def _without_photographs(config: Config, given: Config) -> Config:
-    """What suits small images, series and features where there is no source: transforms learn fast, alone as they are."""
+    """What suits small images, series and features where there is no source: they learn fast."""
     config = _fill(config, given=given, group="consistency", view="strong")
     return _fill(config, given=given, group="train", transform=GroupConfig(lr=1e-3))
 
