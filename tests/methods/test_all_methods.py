@@ -15,7 +15,7 @@ NAMES = method_names()
 SPECIFIED = {
     *("source_only", "target_only", "fine_tune", "pooled", "confusion", "mmd", "mk_mmd", "coral", "dann", "dann_flip"),
     *("adda", "two_stream", "dsn", "rman", "cdan", "cdan_e", "rpt_fixed", "rpt", "source_free", "shot"),
-    *("norm_statistics", "norm_affine", "bias_only", "last_layer", "separate"),
+    *("norm_statistics", "norm_affine", "bias_only", "last_layer", "separate", "lora", "dora"),
 }
 
 

@@ -121,17 +121,17 @@ class SourceFree(AdaptingMethod):
 
     def _pseudo(self, target: Outputs) -> Tensor:
         kept = min(int(self.count), KEPT)
-        features = target.inner[self.inner].flatten(1).detach().float()
+        features = target.inner[self.inner].flatten(1).detach().to(self.features)
         by = neighbours if self.row.labels == "neighbours" else centroids
         shares = by(features, self.features[:kept], self.probabilities[:kept])
         best, labels = shares.max(dim=1)
-        return (best * functional.cross_entropy(target.logits.float(), labels, reduction="none")).mean()
+        return (best * functional.cross_entropy(target.logits.to(best), labels, reduction="none")).mean()
 
     @torch.no_grad()
     def _remember(self, target: Outputs) -> None:
         """The images of this step take the place of the oldest ones."""
-        features = gather_features(target.inner[self.inner].flatten(1).detach().float())
-        shares = gather_features(target.logits.detach().float()).softmax(dim=1)
+        features = gather_features(target.inner[self.inner].flatten(1).detach().to(self.features))
+        shares = gather_features(target.logits.detach().to(self.features)).softmax(dim=1)
         places = (int(self.count) + torch.arange(len(features), device=features.device)) % KEPT
         self.features[places], self.probabilities[places] = features, shares
         self.count += len(features)

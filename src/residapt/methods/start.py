@@ -12,7 +12,8 @@ def same_parts(first: TwoStream, second: TwoStream) -> bool:
     """Whether two streams transform the same layers in the same form, with the same parameters of their own."""
     forms = [(streams.config.form, streams.config.nonlinearity) for streams in (first, second)]
     return (
-        forms[0] == forms[1]
+        type(first) is type(second) is TwoStream
+        and forms[0] == forms[1]
         and list(first.layers) == list(second.layers)
         and first.target_parameters.named().keys() == second.target_parameters.named().keys()
         and first.statistics.named().keys() == second.statistics.named().keys()

@@ -24,6 +24,7 @@ from residapt.run.scoring import LabelScores, Stage, score_labelled
 from residapt.run.source_free import SCORED
 from residapt.run.stages import Adapted
 from residapt.storage import base_hashes, save_pretrained
+from residapt.storage.adapter import has_adapter
 from residapt.storage.model_file import write_model
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import LayerRanks, RunSummary, Verdict, write_summary
@@ -213,7 +214,7 @@ def _write(finished: Finished, run: RunDirectory) -> None:
         shutil.rmtree(run.rejected, ignore_errors=True)
         model, adapter = run.model, run.adapter
     write_model(finished.adapted(), model, setup.metadata)
-    if type(finished.method.streams) is TwoStream:
+    if has_adapter(finished.method.streams) and (setup.frozen is None or type(finished.streams) is TwoStream):
         write_adapter(finished, adapter, overwrite=True)
     write_summary(finished.summary, run.summary)
     write_report(run)
@@ -228,7 +229,7 @@ def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:
         finished.streams,
         folder,
         metadata=setup.metadata,
-        base="included" if setup.config.method_config.train_source else "reference",
+        base="reference" if finished.method.streams.fixed else "included",
         original=base_hashes(finished.whole_source),
         overwrite=overwrite,
     )

@@ -15,6 +15,7 @@ from residapt.settings import Settings
 from residapt.storage.base_network import TensorRecord
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import ADAPTER_CONFIG
+from residapt.streams.peft_streams import LowRankConfig
 from residapt.transform import ResidualTransform, TransformConfig, VectorTransform
 
 WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", ADAPTER_CONFIG, "README.md"
@@ -77,6 +78,8 @@ class AdapterConfig(AdapterMetadata):
     """SHA-256 of adapter_model.safetensors."""
     transform: TransformConfig
     """Settings of the transforms."""
+    low_rank: LowRankConfig | None = None
+    """What peft adds instead of transforms."""
     layers: tuple[LayerRecord, ...]
     """Transformed layers, in order."""
     tensors: dict[str, TensorRecord]
