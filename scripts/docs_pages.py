@@ -24,7 +24,10 @@ NUMBERS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less tha
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
 PUBLIC = {
     "adapt": ("Adapt", ("adapt", "AdaptedRun", "accept", "reject")),
-    "streams": ("Streams and adapters", ("TwoStream", "load", "AdapterSet", "save_pretrained", "AdapterMetadata")),
+    "streams": (
+        "Streams and adapters",
+        ("TwoStream", "load", "AdapterSet", "save_pretrained", "push_to_hub", "AdapterMetadata"),
+    ),
     "training": ("Training", ("Trainer", "Callback", "frozen", "register")),
     "errors": ("Errors", ("ResidaptError", "ConfigError", "DataError", "ModelError", "TrainingError", "Interrupted")),
 }
@@ -37,6 +40,24 @@ DATA = (
     "synthetic.handwritten_digits",
     "synthetic.ImageSet",
 )
+MACHINES = """
+## For scripts
+
+Exit codes:
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | `residapt doctor` found a problem, or an error of the program itself, with its traceback |
+| 2 | bad input; one message says what was received, where, and what to do |
+| 128 + n | stopped by signal n: 130 by Ctrl-C, 143 by `kill`; `--resume` goes on |
+
+Results go to the standard output. Errors go to the standard error stream, and so do the progress and notes of commands
+that print rows or JSON. `--quiet` leaves only results and errors; `--json` prints the result as one JSON text. Colours
+are used on a terminal only; the environment variable `NO_COLOR` switches them off there as well.
+
+From Python, `verbose=False` prints nothing; what would be said goes to the logger `residapt` of the module `logging`.
+""".splitlines()
 PACKAGES = {"losses": "Losses", "rank": "Ranks", "methods": "Methods", "models": "Networks", "data": "Data"}
 
 
@@ -119,6 +140,7 @@ def commands_page() -> str:
         "From the command line's own help: `residapt COMMAND --help` prints the same.",
         "",
         *_parameters(root),
+        *MACHINES,
     ]
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         if not command.hidden:

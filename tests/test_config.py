@@ -40,10 +40,11 @@ def test_options_are_values_and_stand_between_file_and_overrides(tmp_path: Path)
 
 
 def test_settings_of_the_method_are_flat_for_users_and_a_group_in_code():
-    config = Config.parse({"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"})
+    given = {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann", "recipe": "paper"}
+    config = Config.parse(given)
     assert config.method_config == MethodConfig(rank=RankConfig(weight=0.5), few_weight=2.0)
-    assert config.model_dump(exclude_unset=True) == {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"}
-    assert Config(method_config=config.method_config, method="dann") == config
+    assert config.model_dump(exclude_unset=True) == given
+    assert Config(method_config=config.method_config, method="dann", recipe="paper") == config
     keys = [key for key, _, _ in describe_config(config)]
     assert {"rank.weight", "few_weight", "pretrain.steps", "method"} <= set(keys)
     assert not any(key.startswith("method_config") for key in keys)
@@ -61,7 +62,8 @@ def test_a_recipe_is_a_set_of_settings_that_explicit_ones_override(tmp_path: Pat
     assert (config.method_config.information.weight, config.model.spec) == (0.7, "dtn")
     write_config(config, tmp_path / "config.toml")
     assert load_config(tmp_path / "config.toml") == config
-    assert Config.parse({"recipe": "paper"}).model_dump(exclude={"recipe"}) == Config().model_dump(exclude={"recipe"})
+    assert Config.parse({"recipe": "default"}) == Config.parse({}) == Config()
+    assert Config.parse({"recipe": "paper"}).method_config == MethodConfig()
     for name, settings in RECIPES.items():
         assert Config.parse({"recipe": name, **settings}) == Config.parse({"recipe": name}), (
             "it is a valid configuration"

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_vali
 from residapt.data.config import Balance, ViewsConfig
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
-from residapt.methods.recipes import RECIPES
+from residapt.methods.names import SOURCE_FREE
+from residapt.methods.recipes import RECIPES, recipe_settings
 from residapt.settings import LARGEST, Seed, Settings, merged
 from residapt.train.config import HealthConfig, TrainConfig
 
@@ -127,9 +128,9 @@ class Config(Settings):
 
     method: str = "rpt"
     """How to adapt; `residapt methods` lists the names."""
-    recipe: str = "paper"
-    """Named set of settings: paper, or plus, which also fits the target's class frequencies and confident predictions
-    (docs/research/beyond.md). Explicit settings override it."""
+    recipe: str = "default"
+    """Named set of settings: default, paper (as published), or plus, which also fits the target's class frequencies.
+    Explicit settings override it."""
     seed: Seed = 0
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -144,6 +145,8 @@ class Config(Settings):
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""
+    restarts: int = Field(1, ge=1, le=100)
+    """How many times the whole run is made, from different seeds; a label-free score selects one of them."""
     minutes: float = Field(20.0, ge=0)
     """Longest training in minutes where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()
@@ -182,8 +185,11 @@ class Config(Settings):
         """The settings of the recipe under the given ones, those of the method gathered into their group."""
         if not isinstance(values, Mapping):
             return values
-        name = values.get("recipe")
-        given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
+        if values.get("method") in SOURCE_FREE:
+            values = {"recipe": "source-free", **values}
+        named = (values.get(name, cls.model_fields[name].default) for name in ("recipe", "method"))
+        recipe, method_name = (name if isinstance(name, str) else "" for name in named)
+        given = merged(recipe_settings(recipe, method_name), values)
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
         if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
             raise ValueError("transform.freeze is said by the setting freeze, at the top level")
@@ -217,6 +223,11 @@ class Config(Settings):
     def with_frozen(self, names: tuple[str, ...]) -> Config:
         """The configuration with these modules frozen."""
         return self.with_group("transform", freeze=names).model_copy(update={"freeze": names})
+
+    @property
+    def wants_source_free(self) -> bool:
+        """Whether there is a trained network and no source folder, and no method is set: then one that needs none."""
+        return self.data.source is None and self.model.base is not None and "method" not in self.model_fields_set
 
     def is_set(self, group: str, name: str) -> bool:
         """Whether a setting of a group was given, by the user or by the recipe."""
@@ -302,9 +313,13 @@ def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def write_config(config: BaseModel, path: Path) -> None:
-    """Write every setting that has a value as TOML, which has no null: an absent setting is None."""
-    path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")
+def write_config(config: BaseModel, path: Path, *, given: bool = False) -> None:
+    """Write every setting that has a value as TOML, which has no null: an absent setting is None.
+
+    With ``given``, settings that nobody has given are left out, so that they can still be chosen.
+    """
+    values = config.model_dump(mode="json", exclude_unset=given)
+    path.write_text(tomli_w.dumps(_without_none(values)), encoding="utf-8")
 
 
 def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

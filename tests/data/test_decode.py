@@ -261,6 +261,6 @@ def test_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monkey
         onerror(PermissionError(13, "Permission denied", str(top)))
         return []
 
-    monkeypatch.setattr("residapt.data.decode.os.walk", walk)
+    monkeypatch.setattr("residapt.data.image_files.os.walk", walk)
     with pytest.raises(DataError, match="Permission denied"):
         list_images(tmp_path)

@@ -92,7 +92,7 @@ PLAIN = {"norm": False, "dropout": 0.0}
 REQUIRED = ("rpt", "dann_flip", "mmd", "rman")
 SKEWED = [0] * 15 + [1] * 10 + [2] * 5
 PLUS = {
-    "prior": {"kind": "estimated", "every": 2, "warmup": 0.0},
+    "prior": {"kind": "estimated", "warmup": 0.0},
     "information": {"weight": 0.3, "gamma": 0.0},
     "discrepancy": {"steps": 2},
     "average": {"decay": 0.9},
@@ -130,6 +130,7 @@ def curve(name: str, steps: int) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         # So few images say too little for a cautious estimate to move: it is computed, and stays where it started.
         patch.setattr(PriorConfig, "cautious", name == CAUTIOUS)
+        patch.setattr(PriorConfig, "every", 2)
         trainer.run()
     return {"losses": record.losses, "prunes": record.prunes, "weights": trainer.method.state_dict()}
 

@@ -365,8 +365,8 @@ def test_a_refused_estimate_is_told_once(monkeypatch: pytest.MonkeyPatch) -> Non
         def __init__(self) -> None:
             self.texts: list[str] = []
 
-        def on_notice(self, method: Method, step: int, notice: str) -> None:
-            self.texts.append(notice)
+        def on_note(self, method: Method, step: int, note: str) -> None:
+            self.texts.append(note)
 
     heard = Heard()
     monkeypatch.setattr(PriorConfig, "max_condition", 1.0)

@@ -46,6 +46,7 @@ def test_the_verdict_comes_first_and_nothing_is_left_out(tmp_path: Path) -> None
         "Class frequencies",
         "Images that look least like any class",
         "How to use the result",
+        "Time",
         "Configuration",
     ]
     shown = text_of(path)
@@ -79,22 +80,47 @@ def test_headlines(helped: bool | None, selected: str, kind: str) -> None:
     assert found == kind
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_an_accuracy_that_decided_is_marked(tmp_path: Path, used: bool) -> None:
+    scored = [
+        Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out", used_for_choice=used),
+        Accuracy(name="x", stage="adapted", percent=82.4, images=9, protocol="held-out", used_for_choice=used),
+    ]
+    verdict = Verdict(helped=False, selected="adapted", chosen_by="user" if used else "force")
+    shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
+    assert ("used for the choice" in shown) == used
+    assert ("no independent estimate" in shown) == used
+    assert ("as you have chosen" in shown) == used
+
+
+def test_a_choice_of_the_user_is_not_called_forced() -> None:
+    lines = [headline(Verdict(helped=False, selected="adapted", chosen_by=who))[0] for who in ("force", "user")]
+    assert ["--force" in line for line in lines] == [True, False]
+
+
 def test_each_headline_is_another() -> None:
     cases = [(True, "adapted"), (None, "adapted"), (False, "source"), (False, "adapted")]
     assert len({headline(Verdict.parse({"helped": h, "selected": o}, where="test")) for h, o in cases}) == 4
 
 
-@pytest.mark.parametrize(("helped", "after", "words"), [(True, 60.0, "accuracy fell"), (False, 90.0, "accuracy rose")])
-def test_labels_that_contradict_the_verdict_are_mentioned(
-    tmp_path: Path, helped: bool, after: float, words: str
+@pytest.mark.parametrize("chosen_by", ["guard", "user"])
+@pytest.mark.parametrize(
+    ("selected", "after", "words", "way"),
+    [("adapted", 60.0, "accuracy fell", "reject"), ("source", 90.0, "accuracy rose", "accept")],
+)
+def test_labels_that_contradict_the_choice_are_mentioned_with_the_way_to_go_by_them(
+    tmp_path: Path, chosen_by: str, selected: str, after: float, words: str, way: str
 ) -> None:
+    """Unless somebody has chosen already, who knows them."""
     scored = [
         Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out"),
         Accuracy(name="x", stage="adapted", percent=after, images=9, protocol="held-out"),
     ]
-    verdict = Verdict(helped=helped, selected="adapted" if helped else "source")
+    values = {"helped": selected == "adapted", "selected": selected, "chosen_by": chosen_by}
+    verdict = Verdict.parse(values, where="test")
     shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
-    assert f"The labelled images say otherwise: {words}" in shown
+    told = (f"The labelled images say otherwise: {words}" in shown, f"residapt {way} {tmp_path / 'run'}" in shown)
+    assert told == (chosen_by == "guard",) * 2
 
 
 def test_labels_that_agree_are_no_news(tmp_path: Path) -> None:
@@ -175,7 +201,7 @@ def test_metrics_of_a_resumed_run(tmp_path: Path) -> None:
         {"kind": "step", "step": 10, "values": {"class": 3.0, "odd": "x"}, "ranks": {"a": [2, 3]}},
         {"kind": "step", "step": 20, "values": {"class": 2.0}, "ranks": {"a": [2, 2]}},
         {"kind": "step", "step": 10, "values": {"class": 1.0}, "ranks": {"a": [1, 1]}},
-        {"kind": "notice", "step": 20, "text": "hot"},
+        {"kind": "note", "step": 20, "text": "hot"},
     ]
     path.write_text("\n".join([json.dumps(line) for line in lines] + ["[1]", "{cut"]))
     metrics = read_metrics(path)
@@ -360,3 +386,11 @@ def test_a_run_reads_what_it_wrote(tmp_path: Path) -> None:
     assert data.problem == ""
     assert data.setting("model.spec") == "timm:tf_efficientnet_lite0"
     assert data.setting("no.such") == ""
+
+
+def test_the_time_of_each_part_is_told_with_its_share(tmp_path: Path) -> None:
+    shown = text_of(write_report(make_run(tmp_path / "run")))
+    rows = [("adaptation", "14 min 21 s", "60%", "1,188"), ("checks", "1 min 0 s", "4%"), ("all", "23 min 57 s")]
+    for row in rows:
+        assert "".join(row) in shown
+    assert "took 9% of the time" in shown

@@ -69,8 +69,8 @@ def test_the_metrics_tell_both_stages(finished: Run) -> None:
     lines = [json.loads(line) for line in (finished.path / "metrics.jsonl").read_text().splitlines()]
     kinds = {(line["stage"], line["kind"]) for line in lines}
     assert {("source", "step"), ("adapt", "step"), ("adapt", "scores"), ("adapt", "accuracy")} <= kinds
-    notices = [line["text"] for line in lines if line["kind"] == "notice"]
-    assert any("broken.jpg" in text for text in notices)
+    notes = [line["text"] for line in lines if line["kind"] == "note"]
+    assert any("broken.jpg" in text for text in notes)
     steps = [line["step"] for line in lines if line["kind"] == "scores"]
     assert steps == [0, 4, 8, 12, 16, 20]
 
@@ -97,7 +97,9 @@ def test_the_summary_is_filled(finished: Run) -> None:
     assert set(summary.frequencies) == {"source", "target_before", "target_after"}
     assert all(abs(sum(values) - 1) < 1e-9 for values in summary.frequencies.values())
     assert len(summary.projection.target_after) == 61
-    assert {"reading", "source", "adaptation", "scoring"} <= set(summary.seconds)
+    assert {"reading", "planning", "source training", "adaptation", "checks", "scoring", "report"} == set(
+        summary.seconds
+    )
     assert summary.verdict.selected == "adapted"  # --force
     assert any("broken.jpg" in note for note in summary.notes)
     assert len(summary.changed) <= min(24, summary.changed_count)

@@ -114,6 +114,7 @@ def test_the_command(place: Path, tmp_path: Path) -> None:
     config, summary = load_config(tmp_path / "run" / "config.toml"), read_summary(tmp_path / "run" / "summary.json")
     assert (config.method, config.freeze, config.data.source) == ("source_free", "base", None)
     assert config.method_config.prior.start == (0.5, 0.25, 0.25)
+    assert (config.recipe, config.method_config.information.kind) == ("source-free", "diversity")
     assert (summary.source_images, summary.target_images) == (0, 6)
     assert not set(NEED_SOURCE) & set(summary.scores)
     assert summary.frequencies["source"] == [0.5, 0.25, 0.25]

@@ -30,7 +30,7 @@ ARGUMENTS = (
     Case("image size beyond memory", ADAPT + " --image-size 20000", "ConfigError", ("image_size=20000",)),
     Case("unknown method", ADAPT + " --method rtp", "ConfigError", ("'rtp'", "'rpt'")),
     Case("method that needs more data", ADAPT + " --method target_only", "ConfigError", ("'target_only'",)),
-    Case("unknown score", ADAPT + " --select luck", "ConfigError", ("'luck'", "--select")),
+    Case("unknown score", ADAPT + " --select luck", "ConfigError", ("'luck'", "'infomax'")),
     Case("unknown device", ADAPT + " --device tpu", "ConfigError", ("'tpu'",)),
     Case("no output", "adapt -s {good}/source -t {good}/target", "ConfigError", ("-o",)),
     Case("no source", "adapt -t {good}/target -o {bad}/run", "ConfigError", ("data.source",)),
@@ -97,7 +97,6 @@ ARGUMENTS = (
     Case("prediction device", PREDICT + " --device tpu", "ConfigError", ("'tpu'",)),
     Case("export format", "export {good}/run --format tflite", "ConfigError", ("--format",)),
     Case("export suffix", "export {good}/run -f safetensors -o {bad}/x.onnx", "ConfigError", ("'.safetensors'",)),
-    Case("demo method", "demo -o {bad}/demo --methods rtp", "ConfigError", ("'rtp'",)),
     Case("demo in a full folder", "demo -o {good}/run", "ConfigError", ("{good}/run",)),
     Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "usage", ("'--seed'",)),
     Case(

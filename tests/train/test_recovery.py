@@ -46,8 +46,8 @@ class Story(Callback):
     def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
         self.infos.append((step, info))
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
-        self.notes.append((step, notice))
+    def on_note(self, method: Method, step: int, note: str) -> None:
+        self.notes.append((step, note))
 
     def on_step(self, method: Method, step: int) -> None:
         self.steps.append(step)

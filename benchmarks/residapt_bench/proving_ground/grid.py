@@ -25,7 +25,7 @@ from residapt.config import Config, from_dotted, read_toml
 from residapt.data.sources import Reading, open_target
 from residapt.evaluate.predict import evaluating, logits_of
 from residapt.run.defaults import source_settings
-from residapt.run.judge import Finished, finish
+from residapt.run.judge import Finished, evidence_of, finish
 from residapt.run.networks import logits_in
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
@@ -147,8 +147,10 @@ class GroundRecord(Settings):
     """What the guard reads, before and after."""
     scores: dict[str, tuple[float, float]] = {}
     """Label-free scores, before and after."""
+    frequencies: dict[str, list[float]] = {}
+    """Class frequencies of the source, and of the target's predictions before and after."""
     notes: tuple[str, ...] = ()
-    """What the run told its user."""
+    """Notes of the run."""
     ranks: dict[str, tuple[int, int]] = {}
     """At the end."""
     steps: tuple[int, int] = (0, 0)
@@ -238,6 +240,7 @@ def execute(run: GroundRun, root: Path, cache: Path) -> GroundRecord:
         spent = (trained - started, time.process_time() - trained)
         return GroundRecord(**common, adapted=figure, selected=figure, seconds=_rounded(spent))
     finished = finish(setup, None, network, adapt_stage(setup, None, network))
+    _keep_evidence(finished, cache / "evidence" / f"{run.name.replace(' ', '-')}.safetensors")
     found = _found(finished, pair, setup)
     return GroundRecord(**common, **found, seconds=_rounded((trained - started, time.process_time() - trained)))
 
@@ -253,10 +256,24 @@ def _found(finished: Finished, pair: ProvingPair, setup: Setup) -> dict[str, Any
         "helped": summary.verdict.helped,
         "measurements": summary.verdict.measurements,
         "scores": summary.scores,
+        "frequencies": {name: [round(x, 5) for x in values] for name, values in summary.frequencies.items()},
         "notes": tuple(summary.notes),
         "ranks": finished.method.streams.ranks(),
         "steps": (pretrain, setup.config.train.steps),
     }
+
+
+def _keep_evidence(finished: Finished, path: Path) -> None:
+    """Outputs of both networks, so that a guard can be thought about without training again; they are not committed."""
+    before, after = evidence_of(finished.setup, finished.source, finished.method)
+    tensors = {
+        f"{name} {field}": getattr(seen, field).to(torch.float16 if "features" in field else torch.float32)
+        for name, seen in (("before", before), ("after", after))
+        for field in ("source_logits", "source_features", "target_logits", "target_features")
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path, overwrite=True) as temporary:
+        save_file({**tensors, "source_labels": before.source_labels}, temporary)
 
 
 def score(network: nn.Module, pair: ProvingPair, setup: Setup) -> float:

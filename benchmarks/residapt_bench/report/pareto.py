@@ -35,7 +35,7 @@ def points_of(records: Iterable[Record]) -> list[Point]:
     for record in records:
         if record.plan.method != "source_only":
             task = f"{record.plan.task}, {record.plan.arch}"
-            groups.setdefault((task, record.plan.full_name, record.plan.note), []).append(record)
+            groups.setdefault((task, record.plan.method, record.plan.note), []).append(record)
     if not groups:
         raise DataError("the records have no runs of a method that adapts.")
     return [_point(*key, runs) for key, runs in groups.items()]

@@ -10,8 +10,17 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from residapt.cli.app import app, console
-from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import (
+    BaseOption,
+    BatchOption,
+    DeviceOption,
+    JsonOption,
+    OverwriteOption,
+    QuietOption,
+    RunArgument,
+    TrustOption,
+)
 from residapt.cli.progress import image_progress, list_unreadable
 from residapt.data.image_files import require_folder
 from residapt.storage.atomic import atomic_file, refuse_existing
@@ -41,6 +50,8 @@ def evaluate(
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a run on labelled images: accuracy, classes, confusion matrix, average precision, calibration."""
     if out is not None:
@@ -56,7 +67,10 @@ def evaluate(
     if out is not None:
         with atomic_file(out, overwrite=overwrite) as temporary:
             temporary.write_text(scores.model_dump_json(indent=1), encoding="utf-8")
-    show_scores(scores)
+    if as_json:
+        show_json(scores)
+    else:
+        show_scores(scores)
     list_unreadable(scores.unreadable)
 
 

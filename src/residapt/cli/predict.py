@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residapt.cli.app import app, messages
-from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
+from residapt.cli.options import (
+    BaseOption,
+    BatchOption,
+    DeviceOption,
+    OverwriteOption,
+    QuietOption,
+    RunArgument,
+    TrustOption,
+)
 from residapt.cli.progress import image_progress, list_unreadable, standard_output
 from residapt.data.image_files import require_folder
 from residapt.storage.atomic import refuse_existing
@@ -56,6 +64,7 @@ def predict(
     ] = None,
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Predict the class of every image: path, class and probability. Unreadable files are listed."""
     from residapt.errors import ConfigError

@@ -16,6 +16,7 @@ from residapt.cli.options import (
     SMALLEST_SEED,
     DeviceOption,
     OverwriteOption,
+    QuietOption,
     TrustOption,
 )
 from residapt.cli.progress import image_progress
@@ -37,6 +38,7 @@ def suggest(
     device: DeviceOption = "auto",
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Suggest target images to label next: unsure, disputed between the networks, and unlike one another."""
     from residapt.storage.atomic import refuse_existing

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from residapt.cli.adapt import typed_spec
 from residapt.cli.app import app, console, messages
-from residapt.cli.options import AddressOption, EngineOption, JobsOption, TrustOption
+from residapt.cli.options import AddressOption, EngineOption, JobsOption, QuietOption, TrustOption, progress_console
 
 if TYPE_CHECKING:
     from residapt.parallel import Pool
@@ -64,6 +64,7 @@ def tune(
     jobs: JobsOption = None,
     address: AddressOption = None,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Search over settings without target labels. Each trial is a run of its own."""
     given = {
@@ -89,7 +90,7 @@ def tune(
 
     pool = make_engine(engine, jobs=jobs, address=address)
     typed = resume is None and typed_spec(model, changes or ())
-    show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed))
+    show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed, quiet))
 
 
 def _check_options(out: Path | None, resume: Path | None, others: list[Any]) -> None:
@@ -134,18 +135,19 @@ def _recorded_settings(folder: StudyFolder, trials: int | None) -> StudyConfig:
     return settings if trials is None else settings.model_copy(update={"trials": trials})
 
 
-def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trust_code: bool) -> Study:
+def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trust_code: bool, quiet: bool) -> Study:
     from residapt.config import Config
     from residapt.run import Request
     from residapt.tune.study import tune as search_over
 
+    progress = progress_console(quiet=quiet, as_json=False)
     config = Config.parse(settings.config, where="study.toml" if resume else "configuration")
     request = Request(
         config=config,
         source=config.data.source,
         target=config.data.target,
         out=out,
-        console=console,
+        console=progress,
         trust_code=trust_code,
     )
     return search_over(
@@ -153,7 +155,7 @@ def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trus
         settings,
         resume=resume,
         pool=pool,
-        on_trial=lambda trial: _say(_line(trial)),
+        on_trial=lambda trial: progress.print(_line(trial), markup=False, highlight=False, soft_wrap=True),
         on_retry=lambda message: messages.print(message, style="yellow", markup=False, highlight=False, soft_wrap=True),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from residapt.storage import AdapterConfig, AdapterMetadata, LayerRecord, read_config
-from residapt.storage.adapter_format import CONFIG
+from residapt.storage.hub import CONFIG, adapter_folder
 from residapt.storage.model_file import read_model_metadata
 from residapt.storage.run_directory import RunDirectory, check_result
 
@@ -39,7 +39,7 @@ class Inspection:
 
 def inspect_run(path: Path | str) -> Inspection:
     """Read configuration and headers; no network is built and no tensor loaded."""
-    path = Path(path)
+    path = adapter_folder(path)
     check_result(path)
     if path.is_file():
         return _of_model(path, path)

@@ -26,9 +26,9 @@ class GuardConfig:
     ami_loss: float = 0.05
     """Fall that counts against it; larger, as the old predictions are made from the old features."""
     sure_agreement: float = 0.92
-    """Share of the surest old predictions that must be kept."""
+    """Share of the most confident old predictions that must be kept."""
     confidence_loss: float = 0.25
-    """Relative fall of InfoMax that counts against; smaller ones are usual, as source-only networks are too sure."""
+    """Relative fall of InfoMax that counts against; smaller ones are usual: source networks are overconfident."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Judgement:
     """What the guard concludes."""
 
     helped: bool | None
-    """True: keep the adapted network. False: fall back to the source-only one. None: no clear evidence."""
+    """True: select the adapted network. False: select the source network. None: no clear evidence."""
     votes: Votes
     """Every measurement, before and after."""
     reasons: tuple[str, ...]
@@ -54,20 +54,20 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     1. *Alarms.* Each of them alone means False, however good the rest looks:
 
        - the source accuracy fell: the shared weights were damaged;
-       - populated classes exchanged their samples (a swap looks as sure and as well clustered as a success).
+       - populated classes exchanged their samples (a swap is as confident and as well clustered as a success).
     2. *Votes*, for (+1), against (-1) or neither (0):
 
        - ``anchored_ami``: the predictions against clusters of the features *before* the adaptation, which no
          training can bend to fit;
        - ``class_ami``: each network's predictions against clusters of its own features, which a damaged
          network can have bent to its mistakes;
-       - ``sure_agreement``: the surest quarter of the source-only predictions should survive (-1 or 0);
+       - ``sure_agreement``: the most confident quarter of the source-only predictions should survive (-1 or 0);
        - ``frequency_shift``: the class frequencies should be near one of three references: the source
-         labels, the source-only network's predictions, or the surer half of those (-1 or 0). A target that
+         labels, the source-only network's predictions, or the more confident half of those (-1 or 0). A target that
          really lacks classes is far from the first only;
        - ``lost_mass``: classes that are frequent in all three references should not vanish. The vote against
          counts twice, so that a collapse cannot be outvoted;
-       - ``infomax``: only against, after a large fall. Confidence never speaks for an adaptation, because
+       - ``infomax``: only against, after a large fall. Confidence never counts for an adaptation, because
          collapsed and swapped classes are predicted with confidence too.
     3. A negative sum means False. A positive one means True if ``anchored_ami`` is among the votes for it.
        All else is None: no clear evidence.
@@ -103,7 +103,7 @@ def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
 def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[tuple[int, str], ...]:
     """Each vote with its reason in words."""
     kept, shift, lost = (votes[name][1] for name in ("sure_agreement", "frequency_shift", "lost_mass"))
-    unsure = votes["infomax"][1] < (1 - config.confidence_loss) * votes["infomax"][0]
+    less_confident = votes["infomax"][1] < (1 - config.confidence_loss) * votes["infomax"][0]
     return (
         (
             _ami_vote(votes["anchored_ami"], config),
@@ -115,13 +115,16 @@ def _opinions(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> 
             "agreement of the predicted classes with groups of images that look alike to the network itself: "
             + _text(votes, "class_ami"),
         ),
-        (-(kept < config.sure_agreement), f"only {kept:.0%} of the source network's surest predictions were kept"),
+        (
+            -(kept < config.sure_agreement),
+            f"only {kept:.0%} of the source network's most confident predictions were kept",
+        ),
         (
             -(shift > config.frequency_shift),
             f"{shift:.0%} of the images or more would have to change class to give usual class frequencies",
         ),
         (-2 * (lost >= config.lost_mass), f"classes with {lost:.0%} of the images vanished (collapse)"),
-        (-unsure, "predictions are much less sure or less varied (InfoMax): " + _text(votes, "infomax")),
+        (-less_confident, "predictions are much less confident or less varied (InfoMax): " + _text(votes, "infomax")),
     )
 
 

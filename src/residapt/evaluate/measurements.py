@@ -92,16 +92,16 @@ def _frequencies(labels: Tensor, classes: int) -> Tensor:
 
 
 def _sure_agreement(before: Tensor, after: Tensor) -> float:
-    """Share of the surest quarter of the old predictions that is still predicted."""
+    """Share of the most confident quarter of the old predictions that is still predicted."""
     confidence, predicted = before.double().softmax(dim=1).max(dim=1)
-    sure = confidence >= confidence.quantile(0.75) - ROUNDING
-    return float((after.argmax(dim=1) == predicted)[sure].double().mean())
+    confident = confidence >= confidence.quantile(0.75) - ROUNDING
+    return float((after.argmax(dim=1) == predicted)[confident].double().mean())
 
 
 def _sure_frequencies(logits: Tensor) -> Tensor:
     """Class frequencies among the surer half of the predictions.
 
-    A class that the target lacks is still predicted now and then, but by mistake and rarely for sure.
+    A class that the target lacks is still predicted now and then, but by mistake and rarely with confidence.
     """
     confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
     return _frequencies(predicted[confidence >= confidence.median() - ROUNDING], logits.shape[1])

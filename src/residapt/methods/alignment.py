@@ -14,7 +14,7 @@ from residapt.losses.stream import stream_loss
 from residapt.methods.base import AdaptingMethod
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancy.base import Discrepancy
-from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
+from residapt.rank import RankChange, RankConfig, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, weighted_sum
 from residapt.transform import ResidualTransform
@@ -114,12 +114,17 @@ class Alignment(AdaptingMethod):
         """Rank selection when it is due (Algorithm 1, lines 3-6), and what every method does."""
         changes = []
         if self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step):
-            changes = shrink(self.streams, self.config.rank, optimizer)
+            changes = shrink(self.streams, self._rank_config(), optimizer)
         return changes + super().after_step(step, optimizer)
 
-    def notices(self) -> list[str]:
+    def _rank_config(self) -> RankConfig:
+        """With proximal steps that are larger where there are fewer of them than the settings were made for."""
+        rank = self.config.rank
+        return rank if self.speed == 1.0 else rank.model_copy(update={"step": self.speed * rank.step})
+
+    def final_notes(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""
-        return super().notices() + self._idle_ranks()
+        return super().final_notes() + self._idle_ranks()
 
     def _idle_ranks(self) -> list[str]:
         had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())

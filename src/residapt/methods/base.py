@@ -49,7 +49,7 @@ class AdaptingMethod(Method):
         self.prior = None
         self.change = config.augment.build()
         self._progress = 0.0
-        self._remarks: list[str] = []
+        self._notes: list[str] = []
 
     def setup(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights."""
@@ -149,18 +149,18 @@ class AdaptingMethod(Method):
             return
         reason = self.prior.refresh()
         if reason is not None and int(self.prior.counts[1]) == 1:
-            self._remarks.append(
+            self._notes.append(
                 f"an estimate of the target's class frequencies was rejected and the last one kept, because {reason}."
             )
 
-    def remarks(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """The first rejected estimate."""
-        messages, self._remarks = self._remarks, []
+        messages, self._notes = self._notes, []
         return messages
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What became of the estimates."""
-        return [] if self.prior is None else self.prior.notices()
+        return [] if self.prior is None else self.prior.final_notes()
 
     def record(self) -> dict[str, Any]:
         """The priors."""

@@ -37,7 +37,8 @@ def add_method(name: str, factory: Factory, summary: str) -> None:
 
 def _load_built_in() -> None:
     """Import the methods of this library when the first one is needed, which registers them."""
-    import_module("residapt.methods.built_in")
+    for file in ("shared", *names.FILES):
+        import_module(f"residapt.methods.{file}")
 
 
 def register(name: str) -> Callable[[Factory], Factory]:

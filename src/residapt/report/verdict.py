@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from residapt.evaluate.scores import SCORES
@@ -11,7 +12,7 @@ from residapt.report.run_data import RunData
 from residapt.report.tables import Column, table
 from residapt.report.usage import run_command
 from residapt.report.words import count, duration, number, plural, score_name, signed
-from residapt.storage.summary import Accuracy, RunSummary, Verdict
+from residapt.storage.summary import Accuracy, RunSummary, TimedPart, Verdict
 
 MEANING = {
     True: "The new predictions agree better with the groups that the target images form by themselves.",
@@ -36,6 +37,8 @@ class Scored:
     protocol: str
     before: float | None
     after: float | None
+    used_for_choice: bool = False
+    """Whether the network was chosen by these labels."""
 
     @property
     def gain(self) -> float | None:
@@ -55,6 +58,7 @@ def scored_sets(accuracies: list[Accuracy]) -> list[Scored]:
             protocol,
             pair["source_only"].percent if "source_only" in pair else None,
             pair["adapted"].percent if "adapted" in pair else None,
+            any(accuracy.used_for_choice for accuracy in pair.values()),
         )
         for (name, protocol), pair in found.items()
     ]
@@ -68,6 +72,8 @@ def headline(verdict: Verdict) -> tuple[str, str]:
         return "It is not clear whether adaptation helped.", "warning"
     if verdict.selected == "source":
         return "Adaptation did not help: the source network was selected.", "bad"
+    if verdict.chosen_by == "user":
+        return "Judged without labels, adaptation made it worse; you have selected the adapted network.", "warning"
     return "Adaptation seems to have made it worse; the adapted network was selected because of --force.", "bad"
 
 
@@ -83,7 +89,7 @@ def verdict_section(data: RunData) -> Section:
         tag("ul", *(tag("li", _sentence(reason)) for reason in summary.verdict.reasons))
         if summary.verdict.reasons
         else "",
-        *_labels_disagree(summary),
+        *_labels_disagree(data, summary),
         tiles(_key_figures(summary)),
         _notes_link(data, summary),
     ]
@@ -106,6 +112,7 @@ def _unfinished(data: RunData) -> Html:
 def _selected(summary: RunSummary) -> Html:
     what = "the adapted network" if summary.verdict.selected == "adapted" else "the source network, unchanged"
     which = f" (checkpoint: {summary.selected})" if summary.verdict.selected == "adapted" else ""
+    which += ", as you have chosen" if summary.verdict.chosen_by == "user" else ""
     return join(
         [
             MEANING[summary.verdict.helped],
@@ -116,17 +123,18 @@ def _selected(summary: RunSummary) -> Html:
     )
 
 
-def _labels_disagree(summary: RunSummary) -> list[Html]:
-    gains = [one.gain for one in scored_sets(summary.accuracies) if one.gain is not None]
-    if not gains or summary.verdict.helped is None:
+def _labels_disagree(data: RunData, summary: RunSummary) -> list[Html]:
+    if summary.verdict.chosen_by == "user":
         return []
-    if summary.verdict.helped and max(gains) < -CLEAR:
-        return [note("The labelled images say otherwise: accuracy fell. Trust the labels.", "bad")]
-    if not summary.verdict.helped and min(gains) > CLEAR:
-        text = (
-            "The labelled images say otherwise: accuracy rose. Trust the labels; --force selects the adapted network."
-        )
-        return [note(text, "warning")]
+    gains = [one.gain for one in scored_sets(summary.accuracies) if one.gain is not None]
+    if not gains:
+        return []
+    if summary.verdict.selected == "adapted" and max(gains) < -CLEAR:
+        text = "The labelled images say otherwise: accuracy fell. Trust the labels; this selects the source network:"
+        return [note(text, "bad"), command(run_command("reject", data.path))]
+    if summary.verdict.selected == "source" and min(gains) > CLEAR:
+        text = "The labelled images say otherwise: accuracy rose. Trust the labels; this selects the adapted network:"
+        return [note(text, "warning"), command(run_command("accept", data.path))]
     return []
 
 
@@ -134,8 +142,8 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
     items: list[tuple[str, object, object]] = []
     for one in scored_sets(summary.accuracies)[:2]:
         if one.before is not None and one.after is not None and one.gain is not None:
-            remark = f"{signed(one.gain)} points, {one.protocol}"
-            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", remark))
+            comment = f"{signed(one.gain)} points, {one.protocol}"
+            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", comment))
     share = f"{summary.changed_count / max(summary.target_images, 1):.0%} of the target images"
     items.append(("Predictions changed", count(summary.changed_count), share))
     if summary.ranks:
@@ -145,9 +153,9 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
     return items
 
 
-def _longest(seconds: dict[str, float]) -> str:
+def _longest(seconds: Mapping[TimedPart, float]) -> str:
     name, value = max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
-    return f"{name.replace('_', ' ')}: {duration(value)}" if name and len(seconds) > 1 else ""
+    return f"{name}: {duration(value)}" if name and len(seconds) > 1 else ""
 
 
 def _notes_link(data: RunData, summary: RunSummary) -> Html:
@@ -191,12 +199,17 @@ def _accuracy_table(sets: list[Scored]) -> Html:
             _percent(one.before),
             tag("strong", _percent(one.after)),
             "–" if one.gain is None else badge(signed(one.gain), _kind(one.gain, CLEAR)),
-            badge(one.protocol),
+            join(
+                [badge(one.protocol), *([" ", badge("used for the choice", "warning")] if one.used_for_choice else [])]
+            ),
             count(one.images),
         )
         for one in sets
     ]
+    used = any(one.used_for_choice for one in sets)
     caption = "Accuracy in per cent; labels were used for scoring only."
+    if used:
+        caption = "Accuracy in per cent; what the network was chosen by is no independent estimate any more."
     return table([*columns, "protocol", Column("images", True)], rows, caption=caption)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from torch import nn
 
 from residapt.config import Config, from_dotted
 from residapt.errors import ConfigError
+from residapt.methods.names import SOURCE_FREE
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
 from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
+from residapt.run.restarts import with_restarts
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
+from residapt.storage.hub import push_to_hub
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, Verdict
 from residapt.streams import TwoStream
@@ -87,6 +91,21 @@ class AdaptedRun:
         """
         write_adapter(self._finished, Path(path), overwrite=overwrite)
 
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the adapter of the adapted streams to the Hugging Face Hub; ``residapt.load`` finds it there.
+
+        Args:
+            repo_id: Where to: ``"user/name"``. The repository is created if it is not there.
+            private: Whether a new repository is private.
+            token: Access token; without it the one that ``hf auth login`` has stored.
+
+        Returns:
+            The address of the repository.
+        """
+        with tempfile.TemporaryDirectory() as place:
+            self.save_pretrained(Path(place, "adapter"))
+            return push_to_hub(Path(place, "adapter"), repo_id, private=private, token=token)
+
 
 def adapt(
     model: nn.Module | str,
@@ -133,7 +152,8 @@ def adapt(
         callbacks: Callbacks of the adaptation (:class:`residapt.Callback`).
         tensorboard: Write event files into ``out``.
         trust_code: Allow code that the files of a run name as their network.
-        verbose: Show progress and messages on the standard error stream.
+        verbose: Show progress and messages on the standard error stream. If False, messages go to the logger
+            ``residapt`` instead.
         console: A ``rich`` console to show them on instead.
         **settings: Settings of the configuration, by groups or with dots:
             ``seed=1, rank={"weight": 0.5}, **{"pretrain.steps": 500}``.
@@ -159,6 +179,9 @@ def adapt(
     given = (
         _recorded(out, method, steps, config, settings) if resume else _config(model, method, steps, config, settings)
     )
+    trained = isinstance(model, nn.Module) or given.model.base is not None
+    if source is None and given.data.source is None and trained and "method" not in given.model_fields_set:
+        given = _config(model, SOURCE_FREE[0], steps, config, settings)
     request = Request(
         config=given,
         source=source,
@@ -179,17 +202,23 @@ def adapt(
 
 
 def run_request(request: Request) -> AdaptedRun:
-    """Check everything, then create the run directory and go through the stages."""
+    """Check everything, then create the run directory and go through the stages, once or for each restart."""
+    finished = _go(request) if request.config.restarts == 1 else with_restarts(request, _go)
+    return AdaptedRun(finished, None if request.out is None else RunDirectory(request.out))
+
+
+def _go(request: Request, ready: Callable[[], None] = lambda: None) -> Finished:
     setup = prepare(request)
     run = None
+    if setup.engine.is_main:
+        ready()
     if request.out is not None:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
     setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
-    adapted = adapt_stage(setup, run, network)
-    return AdaptedRun(finish(setup, run, network, adapted), run)
+    return finish(setup, run, network, adapt_stage(setup, run, network))
 
 
 def _recorded(

@@ -54,9 +54,9 @@ def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
         except ResidaptError as error:
             points = [point for point in points if point.time < choice.point.time]
             choice = choose_cut(points, work, minutes=config.minutes, pretrained=True)
-            told = f"{type(setup.network).__name__} is trained whole, since it cannot be cut: {error}"
+            note = f"{type(setup.network).__name__} is trained whole, since it cannot be cut: {error}"
             if choice.point is None:
-                setup = replace(setup, notes=(*setup.notes, told))
+                setup = replace(setup, notes=(*setup.notes, note))
     if pretrained and config.minutes and not points:
         setup = replace(setup, notes=(*setup.notes, f"{type(setup.network).__name__}: {choice.reason}"))
     return replace(setup, config=config.model_copy(update={"freeze": "none"}), kept=FrozenPart(reason=choice.reason))

@@ -11,10 +11,12 @@ from torch import Tensor
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
+from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
+from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
-from residapt.run.pace import images_along, images_in_the_end, limit_steps, measure, seconds_for_training
-from residapt.run.request import Pace, Setup
+from residapt.run.pace import LOOKS, images_along, images_in_the_end, limit_steps, measure, seconds_in_the_end
+from residapt.run.request import Setup
 from residapt.train import GroupConfig, TrainConfig
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
@@ -25,6 +27,10 @@ HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
+VIEWS_PATIENCE = 1.5
+"""Computing views may take so many times its share on a busy machine before there are fewer of them."""
+SMALLEST = 8
+"""Side of the smallest images."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -48,7 +54,9 @@ class Facts:
 def fill_in(given: Config, facts: Facts) -> Config:
     """The user's configuration with everything chosen that was not set."""
     fill = partial(_fill, given=given)
-    config = fill(given, group="data", image_size=facts.size, channels=facts.channels)
+    config = given
+    if facts.channels in (1, 3) and facts.size >= SMALLEST:  # else there are no images, but features or series
+        config = fill(config, group="data", image_size=facts.size, channels=facts.channels)
     if facts.size >= PHOTOGRAPH:
         config = fill(config, group="train", batch_size=32)
     config = _views(config, given, facts)
@@ -80,9 +88,11 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     if not photographs:
         config = fill(config, group="augment", strength="mixed")
         config = fill(config, group="consistency", view="strong")
-    rate = GroupConfig(lr=1e-4 if facts.pretrained else 5e-4)
+    # A network that has learned the source and nothing else is trained on as quickly here as it was there.
+    general = photographs and facts.pretrained
+    rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
-    return fill(config, group="train", head=10.0) if facts.pretrained else config
+    return fill(config, group="train", head=10.0) if general else config
 
 
 def _without_photographs(config: Config, given: Config) -> Config:
@@ -122,17 +132,41 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
     # A run that goes on has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
-    setup = replace(setup, pace=pace, sample=_sample(setup, pace))
-    config, notes = setup.config, list(setup.notes)
+    if not setup.resume and not given.is_set("views", "count"):
+        setup, pace = _fewer_views(setup, pace)
+    setup = replace(setup, sample=_sample(setup, pace))
+    config, notes, clock = setup.config, list(setup.notes), setup.clock
+    clock.pace = pace
     if config.minutes and not setup.resume:
-        seconds = seconds_for_training(setup, pace)
-        config, more = limit_steps(config, given, pace, setup.train_source, seconds)
+        clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)
+        seconds = (clock.left() - pace.views) * (1.0 - LOOKS)
+        config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
     config = by_steps(config, given)
     config = _fill(config, given=given, group="health", samples=images_along(config, pace, LOOKS_IN_A_RUN))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))
+
+
+def _fewer_views(setup: Setup, pace: Pace) -> tuple[Setup, Pace]:
+    """Fewer views of each image where another program would make computing them take too much of the time."""
+    seconds, views = 60.0 * VIEWS_SHARE * setup.config.minutes, setup.kept.views
+    if setup.frozen is None or not seconds or pace.views <= VIEWS_PATIENCE * seconds or views <= FEWEST_VIEWS:
+        return setup, pace
+    fewer = max(FEWEST_VIEWS, int((1 + views) * VIEWS_PATIENCE * seconds / pace.views) - 1)
+    config = setup.config.with_group("views", count=fewer)
+    kept = setup.kept.model_copy(update={"views": fewer})
+    cheaper = replace(pace, views=pace.views * (1 + fewer) / (1 + views))
+    return replace(setup, config=config, kept=kept), cheaper
+
+
+def _wanted(setup: Setup, given: Config) -> dict[str, int]:
+    """Numbers of steps that nobody has set."""
+    found = {} if given.is_set("train", "steps") else {"train": setup.config.train.steps}
+    if setup.train_source and not given.is_set("pretrain", "steps"):
+        found["pretrain"] = setup.config.pretrain.steps or 0
+    return found
 
 
 def _sample(setup: Setup, pace: Pace) -> Tensor:

@@ -19,11 +19,11 @@ from residapt.data.sources import OpenImages, OpenLabelled
 from residapt.errors import ConfigError
 from residapt.evaluate.predict import evaluating, logits_of
 from residapt.evaluate.scores import SCORES
+from residapt.methods.names import SOURCE_FREE
 from residapt.run.networks import base_metadata, logits_in
 from residapt.settings import merged
 from residapt.storage.metadata import AdapterMetadata
 
-METHODS = ("source_free", "shot")
 NEED_SOURCE = ("source_accuracy", "dev", "devn", "mmd_outputs")
 """Scores that compare with labelled source images."""
 SCORED = tuple(name for name in SCORES if name not in NEED_SOURCE)
@@ -32,18 +32,17 @@ SCORED = tuple(name for name in SCORES if name not in NEED_SOURCE)
 def source_free_config(config: Config) -> Config:
     """The configuration of a run without source images: a frozen base, and a method that reads the target alone."""
     set_here = config.model_dump(exclude_unset=True)
-    method, freeze = set_here.get("method", METHODS[0]), set_here.get("freeze", "base")
-    if method not in METHODS:
+    method, freeze = set_here.get("method", SOURCE_FREE[0]), set_here.get("freeze", "base")
+    if method not in SOURCE_FREE:
         raise ConfigError(
             f"method '{method}' reads source images, but none are given. Name their folder with -s, or take "
-            f"{' or '.join(METHODS)}."
+            f"{' or '.join(SOURCE_FREE)}."
         )
     if freeze != "base":
         raise ConfigError(f"freeze = {freeze!r}: without source images the base stays as it is. Leave freeze out.")
     if config.select in NEED_SOURCE:
         raise ConfigError(f"select = '{config.select}' needs source images, but none are given. Take infomax or last.")
-    chosen = {"method": method, "freeze": "base", "recipe": "source-free"}
-    return Config.parse(merged(chosen, set_here))
+    return Config.parse(merged(set_here, {"method": method, "freeze": "base"}))
 
 
 def with_frequencies(config: Config, said: AdapterMetadata | None) -> tuple[Config, tuple[str, ...]]:

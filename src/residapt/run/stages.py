@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +26,8 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.size import size_line
+from residapt.run.time_limit import adaptation_limit, source_limit
 from residapt.run.warm_start import nearest_adapter
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
@@ -39,7 +40,7 @@ from residapt.train.callbacks import CallbackState
 from residapt.train.checkpoint import restore_checkpoint
 from residapt.train.early_stopping import EarlyStopping, run_with_early_stopping
 from residapt.train.health import HealthMonitor
-from residapt.train.metrics import MetricsFile
+from residapt.train.metrics import MetricsFile, recorded_lines
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
 from residapt.train.unreadable import Unreadable
@@ -62,10 +63,10 @@ class Notes(Callback):
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Each text once."""
-        if notice not in self.texts:
-            self.texts.append(notice)
+        if note not in self.texts:
+            self.texts.append(note)
 
     def state(self) -> CallbackState:
         """The texts so far."""
@@ -114,6 +115,8 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
         return setup if choices is None else replace(setup, kept=choices.frozen, notes=choices.notes)
     for note in setup.notes:
         setup.say(f"note: {note}")
+    if not setup.console.quiet and (size := size_line(setup)) is not None:
+        setup.say(size)
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:
@@ -122,13 +125,17 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
-        metrics.write("notice", step=0, text=note)
+        metrics.write("note", step=0, text=note)
     return setup
 
 
 def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     """The source network: trained now, or as it was given."""
-    started = time.monotonic()
+    with setup.stopwatch.part("source training"):
+        return _source_stage(setup, run)
+
+
+def _source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     network = setup.network
     if setup.train_source:
         network = _train_source(setup, run)
@@ -136,8 +143,8 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or (setup.config.model.base is not None and not setup.source_free):
-        _refuse_chance(setup, network)
-    setup.seconds["source"] = time.monotonic() - started
+        with setup.checking("evaluating on held-out source images"):
+            _refuse_chance(setup, network)
     return network
 
 
@@ -169,17 +176,26 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         source_pair(setup.pair.source, setup.pair.balance),
         method=setup.source_config,
         train=settings,
-        callbacks=_listeners(setup, run, "source"),
+        callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
         _load_trained(setup, trainer.method.streams.model, run.source)
+        setup.steps["source training"] = sum(
+            line["step"] for line in recorded_lines(run.metrics, "end") if line.get("stage") == "source"
+        )
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
-    patience = setup.config.pretrain.patience
-    stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
+    stopping = EarlyStopping(
+        setup.held_out,
+        every=every,
+        patience=setup.config.pretrain.patience,
+        balance=setup.pair.balance,
+        during=setup.checking,
+    )
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
+    setup.steps["source training"] = trainer.step
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
 
@@ -207,6 +223,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         evaluation=setup.evaluation,
         metrics=metrics,
         has_source=not setup.source_free,
+        images=config.health.samples,
+        during=setup.checking,
     )
     health = HealthMonitor(
         setup.held_out,
@@ -215,8 +233,10 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         config.health,
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
+        during=setup.checking,
     )
-    trainer = _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks])
+    listeners = [*listeners, adaptation_limit(setup, turn), health, along, notes, *setup.callbacks]
+    trainer = _round_trainer(setup, source, turn, listeners)
     return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 
@@ -235,7 +255,11 @@ def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iter
 
 def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
-    started = time.monotonic()
+    with setup.stopwatch.part("adaptation"):
+        return _adapt_stage(setup, run, source)
+
+
+def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
     start, told = nearest_adapter(setup, source)
     for note in told:
@@ -264,7 +288,6 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         notes.append(
             f"trained {len(story)} times, since the estimated class frequencies of the target moved by {moved}."
         )
-    setup.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes)
 
 
@@ -274,6 +297,7 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
+        _count(setup, trainer)
         return Adapting(trainer, stage)
     if turn.number:
         setup.say(
@@ -283,7 +307,12 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
     every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
     with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
+    _count(setup, adapting.trainer)
     return adapting
+
+
+def _count(setup: Setup, trainer: Trainer) -> None:
+    setup.steps["adaptation"] = setup.steps.get("adaptation", 0) + trainer.step
 
 
 def _round_folder(number: int) -> str:

@@ -21,8 +21,8 @@ from residapt.methods.start import same_parts
 from residapt.run.networks import logits_in
 from residapt.run.request import Setup
 from residapt.storage import AdapterSet, read_config
-from residapt.storage.adapter_format import CONFIG
 from residapt.storage.adapters_in import adapters_in
+from residapt.storage.hub import CONFIG
 from residapt.storage.run_directory import RunDirectory
 from residapt.streams import TwoStream
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from residapt.errors import ConfigError, ModelError
 from residapt.models.standardise import standardised
-from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS, AdapterConfig, Base, LayerRecord, read_config
+from residapt.storage.adapter_format import AdapterConfig, Base, LayerRecord, read_config
 from residapt.storage.atomic import write_folder
 from residapt.storage.base_network import (
     TensorRecord,
@@ -29,6 +29,7 @@ from residapt.storage.base_network import (
     tensor_hash,
     with_tensors,
 )
+from residapt.storage.hub import CARD, CONFIG, WEIGHTS, adapter_folder
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.model_card import model_card
 from residapt.streams.norm import batch_norms
@@ -95,7 +96,7 @@ def save_pretrained(
 
 
 @overload
-def load(model: nn.Module, path: Path | str) -> TwoStream: ...
+def load(model: nn.Module, path: Path | str, *, revision: str | None = ...) -> TwoStream: ...
 
 
 @overload
@@ -103,7 +104,11 @@ def load(model: nn.Module, path: Mapping[str, Path | str], *, cached: int = ...)
 
 
 def load(
-    model: nn.Module, path: Path | str | Mapping[str, Path | str], *, cached: int | None = None
+    model: nn.Module,
+    path: Path | str | Mapping[str, Path | str],
+    *,
+    cached: int | None = None,
+    revision: str | None = None,
 ) -> TwoStream | AdapterSet:
     """The two-stream model of an adapter on its base network, in evaluation mode; another network is rejected.
 
@@ -112,14 +117,16 @@ def load(
 
     Args:
         model: The base network.
-        path: The folder of the adapter; or folders by name, which give an :class:`residapt.AdapterSet`.
+        path: The folder of the adapter, or its name on the Hugging Face Hub, ``"user/name"``; or several of them by
+            names of your own, which give an :class:`residapt.AdapterSet`.
         cached: How many networks of an ``AdapterSet`` are kept formed; 4 if not given.
+        revision: Branch, tag or commit on the Hub.
     """
     if isinstance(path, Mapping):
         from residapt.storage.adapter_set import AdapterSet
 
         return AdapterSet(model, path) if cached is None else AdapterSet(model, path, cached=cached)
-    return load_one(model, Path(path))
+    return load_one(model, adapter_folder(path, revision=revision))
 
 
 def load_one(model: nn.Module, path: Path, shared: nn.Module | None = None) -> TwoStream:
@@ -169,7 +176,7 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
 def _collect(streams: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
     own = named_tensors(streams.model)
     tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in _own_tensors(streams).items()}
+    tensors |= {f"target.{name}": tensor for name, tensor in own_tensors(streams).items()}
     for name in streams.layers:
         tensors |= {f"transform.{name}.{key}": factor for key, factor in streams.transform(name).named_parameters()}
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -231,7 +238,7 @@ def _load_transforms(streams: TwoStream, config: AdapterConfig, tensors: Mapping
 
 @torch.no_grad()
 def _load_own(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
-    named = _own_tensors(streams)
+    named = own_tensors(streams)
     for name, own in named.items():
         own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
     return {f"target.{name}" for name in named}
@@ -242,7 +249,7 @@ def has_adapter(streams: TwoStream) -> bool:
     return type(streams) in (TwoStream, PeftStreams)
 
 
-def _own_tensors(streams: TwoStream) -> dict[str, Tensor]:
+def own_tensors(streams: TwoStream) -> dict[str, Tensor]:
     """Batch-norm statistics and parameters that the target stream has for itself."""
     if isinstance(streams, PeftStreams):
         return {**streams.statistics.named(), **streams.additions()}

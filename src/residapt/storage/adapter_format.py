@@ -13,12 +13,11 @@ from torch import nn
 from residapt.errors import ModelError, ResidaptError
 from residapt.settings import Settings
 from residapt.storage.base_network import TensorRecord
+from residapt.storage.hub import CONFIG
 from residapt.storage.metadata import AdapterMetadata
-from residapt.storage.run_directory import ADAPTER_CONFIG
 from residapt.streams.peft_streams import LowRankConfig
 from residapt.transform import ResidualTransform, TransformConfig, VectorTransform
 
-WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", ADAPTER_CONFIG, "README.md"
 FORMAT = "residapt-adapter"
 FORMAT_VERSION = 1
 

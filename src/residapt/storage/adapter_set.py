@@ -19,6 +19,7 @@ from residapt.models.standardise import standardised
 from residapt.storage.adapter import load_one
 from residapt.storage.adapter_format import read_config
 from residapt.storage.base_network import with_tensors
+from residapt.storage.hub import adapter_folder
 from residapt.streams import TwoStream
 from residapt.streams.outputs import logits_of
 
@@ -87,9 +88,10 @@ class AdapterSet:
         """
         if name in (SOURCE, "target", ""):
             raise ConfigError(f"an adapter cannot be named {name!r}: 'source' is the base. Choose another name.")
-        config = read_config(Path(path))
+        path = adapter_folder(path)
+        config = read_config(path)
         body = None if config.carried else self._body(standardise=config.standardise)
-        streams = load_one(self._given, Path(path), body)
+        streams = load_one(self._given, path, body)
         with self._lock:
             if name in self._streams:
                 raise ConfigError(f"there is an adapter '{name}' already. Remove it first, or choose another name.")

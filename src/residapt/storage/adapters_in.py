@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from residapt.errors import ConfigError
-from residapt.storage.adapter_format import CONFIG
+from residapt.storage.hub import CONFIG
 from residapt.storage.run_directory import RunDirectory
 
 

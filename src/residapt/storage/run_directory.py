@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 
 from residapt.errors import ConfigError
-
-ADAPTER_CONFIG = "adapter_config.json"
-"""The file that makes a folder an adapter."""
+from residapt.storage.hub import CONFIG, is_hub_name
 
 
 class RunDirectory:
@@ -58,10 +56,10 @@ class RunDirectory:
 
 
 def check_result(path: Path) -> None:
-    """Reject what is neither a run directory nor an adapter folder nor a file."""
-    if path.is_file():
+    """Reject what is neither a run directory nor an adapter folder nor a file, nor could be an adapter on the Hub."""
+    if path.is_file() or is_hub_name(path):
         return
     if not path.is_dir():
         raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
-    if not (path / ADAPTER_CONFIG).is_file():
+    if not (path / CONFIG).is_file():
         RunDirectory.open(path)

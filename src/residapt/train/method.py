@@ -43,6 +43,10 @@ class Method(Predictor, ABC):
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 
+    speed: float = 1.0
+    """Progress of a step to that which the settings were made for; another one where the trainer has changed the
+    number of steps."""
+
     @abstractmethod
     def losses(self, batch: Batch, progress: float) -> Losses:
         """The losses of one step at training progress p in [0, 1]."""
@@ -79,7 +83,7 @@ class Method(Predictor, ABC):
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
 
-    def remarks(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What a person should know now, each thing once; asked for after every step."""
         return []
 
@@ -87,7 +91,7 @@ class Method(Predictor, ABC):
         """What the method has found out besides weights, as JSON can hold it, for records and reports."""
         return {}
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What a person should know when training has ended, in plain words."""
         return []
 

@@ -22,6 +22,7 @@ from residapt.train.callbacks import Callback, Callbacks, CallbackState, Recover
 from residapt.train.config import TrainConfig
 from residapt.train.divergence import GRADIENT, Divergence, not_finite
 from residapt.train.faults import explain, with_hint
+from residapt.train.length import Length
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 from residapt.train.recovery import Recovery
@@ -83,7 +84,9 @@ class Trainer:
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
-        self.pending: list[str] = []
+        self.length = Length(config.steps)
+        """How many steps there are; at first those of the settings, see :meth:`change_steps`."""
+        self.notes: list[str] = []
         """What people should know before the first step."""
         self.callback_states: dict[str, CallbackState] = {}
         """Of a checkpoint; callbacks get them when training starts."""
@@ -105,23 +108,37 @@ class Trainer:
     def run(self) -> Method:
         """Train to the end and give back the method."""
         self.method.train()
-        self.callbacks.on_start(self.method, self.step, self.config.steps)
+        self.callbacks.on_start(self.method, self.step, self.length.steps)
         self._restore_callbacks()
         try:
-            self._tell(self.pending)
+            self._pass_on(self.notes)
             self.callbacks.on_settled(self)
-            while self.step < self.config.steps:
+            while self.step < self.length.steps:
                 self._stop_if_asked()
                 self._one_step()
-                self._tell([*self.method.remarks(), *self.callbacks.notices()])
+                self._pass_on([*self.method.new_notes(), *self.callbacks.new_notes()])
                 self.callbacks.on_settled(self)
             self._stop_if_asked()
         except Exception as error:
             self._fail(error)
             raise
-        self._tell(self.method.notices())
+        self._pass_on(self.method.final_notes())
         self.callbacks.on_end(self.method, self.step)
         return self.method
+
+    def change_steps(self, steps: int) -> None:
+        """Train for ``steps`` steps in all; schedules go on from where they are, and reach their ends then.
+
+        Call it between two steps, that is, in ``on_settled`` of a callback.
+        """
+        self.set_length(self.length.changed(self.step, steps))
+        self.callbacks.on_length(self.method, self.step, self.length.steps)
+
+    def set_length(self, length: Length) -> None:
+        """Go on with this length, also of a checkpoint; what happens every so many steps is scaled to it."""
+        self.length = length
+        same = length == Length(self.config.steps)  # then exactly 1, whatever the division would give
+        self.method.speed = 1.0 if same else length.speed * self.config.steps
 
     def request_stop(self, number: int = signal.SIGINT) -> None:
         """Stop after the present step; ``number`` is the signal that asks for it."""
@@ -134,19 +151,19 @@ class Trainer:
         number = signal.Signals(self._signal or signal.SIGTERM)
         hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
         raise Interrupted(
-            f"stopped by {number.name} after step {self.step} of {self.config.steps}. {hint}",
+            f"stopped by {number.name} after step {self.step} of {self.length.steps}. {hint}",
             step=self.step,
             signal=int(number),
         )
 
     def _fail(self, error: Exception) -> None:
         """Tell the callbacks, and raise what a person can do something about with words on how to go on."""
-        explained = explain(error, step=self.step, steps=self.config.steps, batch_size=self.config.batch_size)
+        explained = explain(error, step=self.step, steps=self.length.steps, batch_size=self.config.batch_size)
         if explained is None or isinstance(explained, Interrupted):
             return
         with suppress(ResidaptError):  # a full disk has no room for this either
             self.callbacks.on_failure(self.method, self.step, explained)
-            self._tell(self.callbacks.notices())
+            self._pass_on(self.callbacks.new_notes())
         raise with_hint(explained, self.callbacks.resume_hint()) from error
 
     def _restore_callbacks(self) -> None:
@@ -155,15 +172,15 @@ class Trainer:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise ModelError(f"the checkpoint's record of the run so far cannot be read: {error!r}.") from error
 
-    def _tell(self, notices: list[str]) -> None:
-        for notice in notices:
-            self.callbacks.on_notice(self.method, self.step, notice)
+    def _pass_on(self, notes: list[str]) -> None:
+        for note in notes:
+            self.callbacks.on_note(self.method, self.step, note)
 
     def _one_step(self) -> None:
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
         self.recovery.keep(self.step)
-        progress = self.step / max(self.config.steps, 1)
+        progress = self.length.progress(self.step)
         batch = self.batches.batch(self.step, view=self.method.wants_view(progress))
         batch = batch.to(self.engine.device, self.format)
         set_learning_rates(self.optimizer, self.config, progress, self.recovery.factor)
@@ -189,7 +206,7 @@ class Trainer:
         if changes:
             self.engine.synchronise(self.method)
             self.callbacks.on_ranks(self.method, self.step, changes)
-        if self.step % self.config.log_every == 0 or self.step == self.config.steps:
+        if self.step % self.config.log_every == 0 or self.step == self.length.steps:
             self.callbacks.on_log(self.method, self._info(losses))
 
     def _update(self, batch: Batch, progress: float) -> tuple[Losses, Divergence | None]:
@@ -228,11 +245,11 @@ class Trainer:
         if stopped and divergence.gross and self.recovery.at_start:
             tried = f" after {self.recovery.count} attempts with gentler settings" if self.recovery.count else ""
             raise TrainingError(
-                f"{divergence.text} at step {step} of {self.config.steps}{tried}. Lower the learning rates "
+                f"{divergence.text} at step {step} of {self.length.steps}{tried}. Lower the learning rates "
                 f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
             )
         good = self.recovery.go_back()
-        self.step = self.config.steps if stopped else step
+        self.step = self.length.steps if stopped else step
         factor, clip = self.recovery.factor, self.recovery.clip
         info = RecoveryInfo(divergence.name, divergence.value, good.step, stopped, factor, clip)
         self.callbacks.on_recovery(self.method, step, info)
@@ -243,7 +260,7 @@ class Trainer:
                 f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
             )
         text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
-        self._tell([f"{text} {how}"])
+        self._pass_on([f"{text} {how}"])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()
@@ -267,7 +284,7 @@ class Trainer:
         return self.engine.average_values({name: float(value.detach()) for name, value in named.items()})
 
     def _info(self, losses: Losses) -> StepInfo:
-        return StepInfo(self.step, self.config.steps, self._values(losses), self.method.streams.ranks())
+        return StepInfo(self.step, self.length.steps, self._values(losses), self.method.streams.ranks())
 
 
 def _works_on_images(module: nn.Module) -> bool:

@@ -87,8 +87,8 @@ class PriorDoubt:
     sampling: float
     """From the numbers of samples: twice the expected error, to first order."""
     unexplained: float
-    """From target predictions that are less sure than any class frequencies explain: excess errors, if probabilities
-    can be believed. Then classes do not look alike in both domains, which every estimator assumes."""
+    """From target predictions that are less confident than any class frequencies explain: excess errors, if
+    probabilities can be believed. Then classes do not look alike in both domains, which every estimator assumes."""
     disagreement: float
     """Between the estimate from class probabilities and that from predicted classes."""
 

@@ -122,7 +122,7 @@ class TargetPrior(nn.Module):
     def _bounded(self, estimate: Tensor, moments: Tensor) -> Tensor:
         """The estimate as far as it can be trusted; what was unexplained before counts as much as what is now.
 
-        A network that is trained to be sure about the target leaves nothing unexplained in the end, right or wrong.
+        A network that is trained to be confident about the target leaves nothing unexplained at the end, right or not.
         """
         classes, start = len(estimate), _start(self.config, self.source).double().cpu()
         seen = moments[:, :classes].sum(dim=1)
@@ -143,7 +143,7 @@ class TargetPrior(nn.Module):
         self.doubt.copy_(torch.stack([mean, mean.new_tensor(total), mean.new_tensor(_distance(estimate, start))]))
         return bounded_prior(start, estimate, total)
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What a person should know at the end."""
         if self.config.kind != "estimated":
             return []
