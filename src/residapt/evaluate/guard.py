@@ -59,7 +59,8 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
          more confident half of those vanished.
     2. *Against*, each of which means False as well:
 
-       - ``class_ami``: predictions agree less than before with clusters of samples that look alike to the network itself;
+       - ``class_ami``: predictions agree less than before with clusters of samples that look alike to the network
+         itself;
        - ``anchored_ami`` and ``sure_agreement``: predictions agree less with clusters of the *source* network's
          features, which no training can bend to fit, and change what that network was most confident of, although its
          predictions agreed with those clusters.
