@@ -38,7 +38,7 @@ def demonstration() -> list[str]:
     for record in records("demo"):
         found[record["method"]][record["seed"]] = record["accuracy"]
     pairs = [(found["source_only"][seed], after) for seed, after in sorted(found["rpt"].items())]
-    return [row("printed → handwritten digits: `residapt demo --seeds 3 --threads 1`", pairs)]
+    return [row("printed → handwritten digits, the paper's settings: `residapt demo --seeds 3 --threads 1`", pairs)]
 
 
 def proving_ground() -> list[str]:

@@ -156,6 +156,15 @@ def _sweeps(records: list[Record], view: View) -> None:
     view.figure(sweep_figure(records, arch=view.arch), "sweeps.svg")
 
 
+def _pareto(records: list[Record], view: View) -> None:
+    from residapt_bench.report.pareto import pareto_figure, pareto_table
+
+    if view.markdown:
+        view.show(pareto_table(records))
+    else:
+        view.figure(pareto_figure(records), "pareto.svg")
+
+
 def _labels(records: list[Record], view: View) -> None:
     from residapt_bench.drones.figure import label_figure
 
@@ -212,6 +221,7 @@ KINDS: dict[str, Callable[[list[Record], View], None]] = {
     "curves": _curves,
     "sweeps": _sweeps,
     "labels": _labels,
+    "pareto": _pareto,
 }
 OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {"growth": _growth, "ground": _ground}
 """Reports of records that are of another type."""

@@ -81,6 +81,8 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     photographs = facts.size >= PHOTOGRAPH and facts.channels == 3
     if photographs and config.data.augment:
         config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
+    if config.recipe == "source-free":
+        return config if photographs else _without_photographs(config, given)
     if config.recipe != "default":
         return config
     if not photographs:
@@ -91,6 +93,12 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
     return fill(config, group="train", head=10.0) if general else config
+
+
+def _without_photographs(config: Config, given: Config) -> Config:
+    """What suits small images, series and features where there is no source: they learn fast."""
+    config = _fill(config, given=given, group="consistency", view="strong")
+    return _fill(config, given=given, group="train", transform=GroupConfig(lr=1e-3))
 
 
 def by_steps(config: Config, given: Config) -> Config:

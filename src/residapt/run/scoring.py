@@ -29,14 +29,19 @@ Stage = Literal["source_only", "adapted"]
 
 
 def evaluation_set(
-    given: Any, scored: OpenLabelled | None, *, source: OpenLabelled, target: OpenImages, labelled: OpenLabelled | None
+    given: Any,
+    scored: OpenLabelled | None,
+    *,
+    source: OpenLabelled | None,
+    target: OpenImages,
+    labelled: OpenLabelled | None,
 ) -> tuple[Evaluation | None, tuple[str, ...]]:
     """The set to score, with its stamp: are its images among those that training sees?"""
     if scored is None:
         return None, ()
     kept, notes = _without_labelled(scored, labelled)
     seen = same_images(scored.images, target)[kept]
-    learned = also_among(scored.images.files, source.images.files)
+    learned = 0 if source is None else also_among(scored.images.files, source.images.files)
     if learned:
         notes += (
             f"{learned} of the {len(scored.images)} images to score are labelled source images as well: "
