@@ -10,7 +10,7 @@ from residapt.config import Config
 from residapt.data.decoded import CacheConfig
 from residapt.data.domains import DomainPair, Labelled
 from residapt.data.folders import LabelledFiles
-from residapt.data.labelled_target import check_unchanged, open_few, records_of, with_few
+from residapt.data.labelled_target import check_unchanged, label_records_of, open_few, with_few
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
@@ -185,7 +185,7 @@ def _assemble(
         opened=data.opened,
         sample=rest[subset(len(rest), config.data.score_images, seed=0)],
         unlabelled=rest,
-        labelled=records_of(data.few),
+        labelled=label_records_of(data.few),
         evaluation=evaluation,
         engine=engine,
         console=request.console,

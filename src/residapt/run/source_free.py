@@ -17,7 +17,7 @@ from torch import nn
 from residapt.config import Config
 from residapt.data.sources import OpenImages, OpenLabelled
 from residapt.errors import ConfigError
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.evaluate.scores import SCORES
 from residapt.methods.names import SOURCE_FREE
 from residapt.run.networks import base_metadata, logits_in
@@ -74,7 +74,7 @@ def stand_in(target: OpenImages, network: nn.Module, classes: tuple[str, ...], d
     """The target images with the base's own predictions."""
     network.to(device)
     with evaluating(network):
-        logits = logits_of(lambda x: logits_in(network(x)), target.plain, batch_size=64, device=device)
+        logits = predict_logits(lambda x: logits_in(network(x)), target.plain, batch_size=64, device=device)
     return OpenLabelled(target, logits.argmax(1), classes)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ModelError
-from residapt.evaluate.predict import logits_of
+from residapt.evaluate.predict import predict_logits
 from residapt.losses.information import information_maximisation
 from residapt.methods.fit import example_of
 from residapt.methods.registry import build_method
@@ -78,5 +78,5 @@ def _infomax(setup: Setup, network: nn.Module) -> float:
     def predict(x: Tensor) -> Tensor:
         return logits_in(network(x))
 
-    logits = logits_of(predict, setup.seen, batch_size=64, device=setup.device)
+    logits = predict_logits(predict, setup.seen, batch_size=64, device=setup.device)
     return -float(information_maximisation(logits.double()))
