@@ -55,10 +55,14 @@ class ScoresAlong(Callback):
             values = self._scores(method, "source")
             self._record(method, 0, values, "source")
 
+    def reads(self, step: int) -> bool:
+        """When scores are due."""
+        return self.every > 0 and step % self.every == 0
+
     def on_step(self, method: Method, step: int) -> None:
         """Score when it is time."""
         near_the_end = 0 < self._steps - step < self.every / 2  # on_end scores soon
-        if self.every and step % self.every == 0 and not near_the_end:
+        if self.reads(step) and not near_the_end:
             self._score(method, step)
 
     def on_end(self, method: Method, step: int) -> None:

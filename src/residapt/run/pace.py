@@ -167,6 +167,7 @@ def _seconds_per_step(trainer: Trainer) -> float:
         with trainer.engine.autocast():
             losses = trainer.method.losses(batch.to(trainer.engine.device, trainer.format), progress)
         trainer.engine.backward(losses.total)
+        trainer.engine.read([losses.total])  # which waits for the device
         trainer.optimizer.zero_grad(set_to_none=True)
         taken.append(time.monotonic() - started)
         if trainer.engine.any(time.monotonic() - begin > PATIENCE):

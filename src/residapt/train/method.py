@@ -78,6 +78,13 @@ class Method(Predictor, ABC):
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
 
+    def due(self, step: int) -> bool:
+        """Whether :meth:`after_step` reads tensors after that step, as rank selection does.
+
+        The numbers of the latest steps are then read before, so that it never works on a training that has diverged.
+        """
+        return False
+
     def remarks(self) -> list[str]:
         """What a person should know now, each thing once; asked for after every step."""
         return []

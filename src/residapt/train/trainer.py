@@ -20,11 +20,12 @@ from residapt.rank import RankChange
 from residapt.train.accumulate import mean_losses, split_batch
 from residapt.train.callbacks import Callback, Callbacks, CallbackState, RecoveryInfo, StepInfo
 from residapt.train.config import TrainConfig
-from residapt.train.divergence import GRADIENT, Divergence, not_finite
+from residapt.train.divergence import Divergence
 from residapt.train.faults import explain, with_hint
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 from residapt.train.recovery import Recovery
+from residapt.train.watch import Watch
 
 
 class Trainer:
@@ -80,6 +81,7 @@ class Trainer:
             method.streams.checkpoint_blocks()
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.streams.model, example.source[:2])
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
+        self.watch = Watch(self.engine, self.recovery)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
         self.pending: list[str] = []
@@ -129,6 +131,7 @@ class Trainer:
     def _stop_if_asked(self) -> None:
         if not self.engine.any(self._signal is not None):
             return
+        self.settle()
         self.callbacks.on_interrupt(self)
         number = signal.Signals(self._signal or signal.SIGTERM)
         hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
@@ -158,41 +161,68 @@ class Trainer:
         for notice in notices:
             self.callbacks.on_notice(self.method, self.step, notice)
 
+    def settle(self) -> None:
+        """Look at the numbers of all steps so far; where training has diverged, it goes back now."""
+        found = self.watch.look()
+        if found is not None:
+            self._recover(*found)
+
     def _one_step(self) -> None:
+        number, progress = self.step + 1, self._progress(self.step)
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
         self.recovery.keep(self.step)
-        progress = self.step / max(self.config.steps, 1)
-        batch = self.batches.batch(self.step, view=self.method.wants_view(progress))
-        batch = batch.to(self.engine.device, self.format)
         set_learning_rates(self.optimizer, self.config, progress, self.recovery.factor)
-        losses, divergence = self._update(batch, progress)
         changes: list[RankChange] = []
-        if divergence is None:
-            changes, divergence = self._between_steps(self.step + 1)
-        if divergence is not None:
-            self._recover(divergence)
-        else:
-            self.step += 1
+        losses = None
+        try:
+            losses = self._update(self._batch(), progress)
+            found = self.watch.look() if self._reads(number) else None
+            if found is None:
+                changes, found = self._between_steps(number)
+        except Exception:
+            # A training that has diverged, which nobody has looked at yet, may fail in any way.
+            found = self.watch.look()
+            if found is None:
+                raise
+        if found is not None:
+            self._recover(*found)
+        elif losses is not None:
+            self.step = number
             self._tell_of_step(losses, changes)
         self.callbacks.on_step(self.method, self.step)
 
-    def _between_steps(self, step: int) -> tuple[list[RankChange], Divergence | None]:
+    def _batch(self) -> Batch:
+        batch = self.batches.batch(self.step, view=self.method.wants_view(self._progress(self.step)))
+        return batch.to(self.engine.device, self.format)
+
+    def _progress(self, step: int) -> float:
+        return step / max(self.config.steps, 1)
+
+    def _logs(self, step: int) -> bool:
+        return step % self.config.log_every == 0 or step == self.config.steps
+
+    def _reads(self, step: int) -> bool:
+        """Whether something after that step needs to know that training has not diverged, or it is time to look."""
+        return self.watch.due(step) or self._logs(step) or self.method.due(step) or self.callbacks.reads(step)
+
+    def _between_steps(self, step: int) -> tuple[list[RankChange], tuple[int, Divergence] | None]:
         """What the method does between two steps; numbers beyond all measure show here as well."""
         try:
             return self.method.after_step(step, self.optimizer), None
         except (TrainingError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-            return [], Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
+            shown = Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
+            return [], self.watch.look() or (step, shown)
 
     def _tell_of_step(self, losses: Losses, changes: list[RankChange]) -> None:
         if changes:
             self.engine.synchronise(self.method)
             self.callbacks.on_ranks(self.method, self.step, changes)
-        if self.step % self.config.log_every == 0 or self.step == self.config.steps:
+        if self._logs(self.step):
             self.callbacks.on_log(self.method, self._info(losses))
 
-    def _update(self, batch: Batch, progress: float) -> tuple[Losses, Divergence | None]:
-        """One step of the optimiser; with what shows that training has diverged, if anything does."""
+    def _update(self, batch: Batch, progress: float) -> Losses:
+        """One step of the optimiser."""
         self.optimizer.zero_grad(set_to_none=True)
         parts = split_batch(batch, self.config.accumulate)
         found = []
@@ -200,29 +230,18 @@ class Trainer:
             with self.engine.autocast():
                 losses = self.method.losses(part, progress)
             found.append(losses)
-            if self.engine.any(not bool(torch.isfinite(losses.total))):
-                return losses, self._not_finite(losses)
             self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
         norm = self.engine.update(self.optimizer, self.recovery.clip)
         self._further_steps()
         self.engine.average_statistics(self.method)
         losses = mean_losses(found)
-        return losses, self._judge(losses, norm)
+        self.watch.add(self.step + 1, losses, norm)
+        return losses
 
-    def _judge(self, losses: Losses, norm: float | None) -> Divergence | None:
-        values = {} if norm is None else {GRADIENT: norm}
-        if norm is not None and not math.isfinite(norm):
-            return not_finite(GRADIENT, norm)
-        if not self.config.recover:
-            return None
-        watched: dict[str, float] = {
-            name: float(losses.parts[name].detach()) for name in ("class", "domain") if name in losses.parts
-        }
-        return self.recovery.look({**self.engine.average_values(watched), **values})
-
-    def _recover(self, divergence: Divergence) -> None:
+    def _recover(self, step: int, divergence: Divergence) -> None:
         """Go back to the last good state and on with gentler settings, or end there when that has been tried enough."""
-        stopped, step = self.recovery.exhausted, self.step + 1
+        stopped = self.recovery.exhausted
+        self.step = step - 1  # those after it were trained in vain
         if stopped and divergence.gross and self.recovery.at_start:
             tried = f" after {self.recovery.count} attempts with gentler settings" if self.recovery.count else ""
             raise TrainingError(
@@ -254,15 +273,10 @@ class Trainer:
             self.engine.backward(loss)
             self.engine.update(self.optimizer, self.recovery.clip)
 
-    def _not_finite(self, losses: Losses) -> Divergence:
-        values = self._values(losses)
-        name, value = next((name, value) for name, value in values.items() if not math.isfinite(value))
-        return not_finite(name, value)
-
     def _values(self, losses: Losses) -> dict[str, float]:
         """Losses and watched numbers of the global batch."""
         named = {**losses.parts, "total": losses.total, **losses.watch}
-        return self.engine.average_values({name: float(value.detach()) for name, value in named.items()})
+        return dict(zip(named, self.engine.read(list(named.values())), strict=True))
 
     def _info(self, losses: Losses) -> StepInfo:
         return StepInfo(self.step, self.config.steps, self._values(losses), self.method.streams.ranks())

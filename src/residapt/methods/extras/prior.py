@@ -107,11 +107,9 @@ class TargetPrior(nn.Module):
 
     def _remember(self, predictions: Tensor) -> None:
         rows = predictions[-WINDOW:]
-        place = int(self.counts[3])
-        index = (place + torch.arange(len(rows), device=rows.device)) % WINDOW
-        self.window[index] = rows
-        self.counts[2] = min(int(self.counts[2]) + len(rows), WINDOW)
-        self.counts[3] = (place + len(rows)) % WINDOW
+        filled, place = self.counts[2] + len(rows), self.counts[3]
+        self.window[(place + torch.arange(len(rows), device=rows.device)) % WINDOW] = rows
+        self.counts[2], self.counts[3] = filled.clamp_max(WINDOW), (place + len(rows)) % WINDOW
 
     @torch.no_grad()
     def refresh(self) -> str | None:
