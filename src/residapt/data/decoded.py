@@ -18,7 +18,7 @@ from torch import Tensor
 
 from residapt.data.cache_folder import SUFFIX, cache_folder
 from residapt.data.decode import UnreadableImageError, decode_image
-from residapt.data.domains import BatchTransform, Images
+from residapt.data.domains import BatchTransform, Images, parts_of
 from residapt.data.pixel_file import PixelFile
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
@@ -238,10 +238,7 @@ class DecodedImages:
 
 def pixels_behind(images: Images) -> list[Pixels]:
     """All that is decoded on the way when these images are fetched, each once."""
-    if isinstance(images, DecodedImages):
-        return [images.pixels]
-    inner = [getattr(images, name) for name in ("images", "first", "second") if hasattr(images, name)]
-    found = [pixels for one in inner if not isinstance(one, Tensor) for pixels in pixels_behind(one)]
+    found = [part.pixels for part in parts_of(images) if isinstance(part, DecodedImages)]
     return list(dict.fromkeys(found))
 
 

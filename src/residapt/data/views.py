@@ -38,6 +38,9 @@ Progress = Callable[[int, int, float], None]
 class CachedViews:
     """Outputs of frozen stages as images: each sample of a batch is one of its views, at random."""
 
+    prefetch = True
+    """Reading them takes long enough to be done ahead."""
+
     def __init__(self, rows: RowFile, views: int) -> None:
         self.rows, self.views = rows, views
 

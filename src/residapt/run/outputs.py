@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from residapt.data.domains import DomainPair, Images, JoinedImages, Labelled
+from residapt.data.domains import Images, JoinedImages, Labelled
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
 from residapt.data.strong import Change
@@ -41,7 +41,7 @@ def with_outputs(setup: Setup) -> Setup:
     few = None if pair.few is None else labelled(pair.few)
     return replace(
         setup,
-        pair=DomainPair(labelled(pair.source), table.of(pair.target), few, pair.balance),
+        pair=replace(pair, source=labelled(pair.source), target=table.of(pair.target), few=few),
         held_out=labelled(setup.held_out),
         inputs=table.of(setup.inputs),
         evaluation=None if scored is None else replace(scored, data=labelled(scored.data)),

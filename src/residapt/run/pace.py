@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -149,7 +150,7 @@ def _stand_in(pair: DomainPair, like: Tensor) -> DomainPair:
         return Labelled(_Noise(len(data.images), like), data.labels)
 
     few = None if pair.few is None else of(pair.few)
-    return DomainPair(of(pair.source), _Noise(len(pair.target), like), few, pair.balance)
+    return replace(pair, source=of(pair.source), target=_Noise(len(pair.target), like), few=few)
 
 
 def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) -> Trainer:

@@ -172,7 +172,7 @@ def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainP
     """What is trained on: labelled target images are target images as well, and stay among the unlabelled ones."""
     source = Labelled(Part(data.source.images.train, kept), data.source.labels[kept])
     if data.few is None:
-        return DomainPair(source, data.target.train, balance=config.data.balance)
+        return DomainPair(source, data.target.train, balance=config.data.balance, workers=config.data.workers)
     shape = example_of(data.few.images.plain).shape[1:]
     if shape != example.shape[1:]:
         raise DataError(
@@ -180,7 +180,7 @@ def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainP
             "Bring all images to one shape."
         )
     few = Labelled(data.few.images.train, data.few.labels)
-    return DomainPair(source, with_few(data.target, data.few.images), few, config.data.balance)
+    return DomainPair(source, with_few(data.target, data.few.images), few, config.data.balance, config.data.workers)
 
 
 def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:

@@ -40,6 +40,8 @@ class Method(Predictor, ABC):
 
     name: str
     streams: TwoStream
+    reads_target: bool = True
+    """Whether the losses read ``batch.target``; where they do not, target images are not fetched."""
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from residapt.data.batches import Batch, Batches, derived_seed
 from residapt.data.domains import DomainPair
+from residapt.data.prefetch import Prefetcher, workers_for
 from residapt.distributed import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.evaluate.predict import evaluating
@@ -73,6 +74,8 @@ class Trainer:
             world=self.engine.world,
             few=config.few_batch,
         )
+        workers = workers_for(pair, self.engine.device.type != "cpu")
+        self.prefetcher = Prefetcher(self._prepared, workers, config.steps)
         example = self.batches.batch(0).to(self.engine.device, self.format)
         classes = self._check_labels(pair, example)
         method.setup(pair, classes)
@@ -120,6 +123,8 @@ class Trainer:
         except Exception as error:
             self._fail(error)
             raise
+        finally:
+            self.prefetcher.close()
         self._tell(self.method.notices())
         self.callbacks.on_end(self.method, self.step)
         return self.method
@@ -193,8 +198,14 @@ class Trainer:
         self.callbacks.on_step(self.method, self.step)
 
     def _batch(self) -> Batch:
-        batch = self.batches.batch(self.step, view=self.method.wants_view(self._progress(self.step)))
-        return batch.to(self.engine.device, self.format)
+        return self.prefetcher.take(self.step).to(self.engine.device, self.format)
+
+    def _prepared(self, step: int) -> Batch:
+        """The batch of a step in main memory, ready to be copied."""
+        view = self.method.wants_view(self._progress(step))
+        batch = self.batches.batch(step, view=view, target=self.method.reads_target)
+        batch = batch.to(torch.device("cpu"), self.format)
+        return batch.pinned() if self.engine.device.type == "cuda" else batch
 
     def _progress(self, step: int) -> float:
         return step / max(self.config.steps, 1)
