@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
@@ -23,6 +21,8 @@ EVALUATIONS = 5
 """Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
+STEPS_BETWEEN = 10
+"""Fewest steps between two evaluations of a kind."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 CLIP = 1.0
@@ -91,10 +91,10 @@ def by_steps(config: Config, given: Config) -> Config:
         config,
         group="train",
         log_every=max(1, min(50, steps // 40)),
-        evaluate_every=max(1, steps // EVALUATIONS),
+        evaluate_every=max(1, min(steps, STEPS_BETWEEN), steps // EVALUATIONS),
         checkpoint_every=max(1, steps // 10),
     )
-    config = fill(config, group="health", checks=HEALTH_CHECKS)
+    config = fill(config, group="health", checks=max(1, min(HEALTH_CHECKS, steps // STEPS_BETWEEN)))
     config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
@@ -115,7 +115,9 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
     # A run that goes on has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
-    setup = replace(setup, pace=pace, sample=_sample(setup, pace))
+    scored = images_in_the_end(setup, pace)
+    sample = setup.sample[subset(len(setup.sample), scored, seed=0)]
+    setup = replace(setup, pace=pace, scored=scored, sample=sample)
     config, notes = setup.config, list(setup.notes)
     if config.minutes and not setup.resume:
         seconds = seconds_for_training(setup, pace)
@@ -126,11 +128,6 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))
-
-
-def _sample(setup: Setup, pace: Pace) -> Tensor:
-    """The target images that the scores are computed on: fewer where they would take too long."""
-    return setup.sample[subset(len(setup.sample), images_in_the_end(setup, pace), seed=0)]
 
 
 def source_settings(config: Config) -> TrainConfig:

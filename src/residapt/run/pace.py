@@ -100,16 +100,22 @@ def seconds_for_training(setup: Setup, pace: Pace) -> float:
 def seconds_in_the_end(setup: Setup, pace: Pace) -> float:
     """Time of scoring both networks, and of the report."""
     scored = 0 if setup.evaluation is None else len(setup.evaluation.data.images)
-    images = 2 * (len(setup.held_out.images) + len(setup.sample) + scored)
+    images = 2 * (len(setup.held_out_seen.images) + len(setup.sample) + scored)
     return REPORT + images * pace.forward
 
 
 def images_in_the_end(setup: Setup, pace: Pace) -> int:
-    """How many target images are scored by both networks: in a small share of the time allowed, or in one pass."""
-    everything = len(setup.target) + len(setup.pair.source.images)
-    seconds = IN_THE_END * 60.0 * setup.config.minutes
-    possible = max(everything, int(seconds / max(pace.forward, 1e-9))) if setup.config.minutes else 4 * everything
-    return max(LOOKED_AT[1], possible // 2 - len(setup.held_out.images))
+    """How many images of each domain both networks are scored on.
+
+    No more than the training sees, and in a small share of the time allowed.
+    """
+    trained = setup.config.train.steps * setup.config.train.batch_size
+    most = min(trained, setup.config.data.score_images)
+    if setup.config.minutes:
+        seconds = IN_THE_END * 60.0 * setup.config.minutes
+        once = len(setup.target) + len(setup.pair.source.images)  # which may take as long as it takes
+        most = min(most, max(once, int(seconds / max(pace.forward, 1e-9))) // 4)
+    return max(LOOKED_AT[1], most)
 
 
 def images_along(config: Config, pace: Pace, looks: int) -> int:

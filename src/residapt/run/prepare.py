@@ -41,6 +41,9 @@ from residapt.train.progress import phase
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
 
+ASKED = 1000
+"""Most held-out source images by which that is found out."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Data:
@@ -126,6 +129,7 @@ def _open(given: _Given, reading: Reading, source: OpenLabelled) -> _Data:
 def _assemble(
     request: Request, config: Config, engine: Engine, network: Network, form: InputSpec, data: _Data
 ) -> tuple[Setup, Facts]:
+    config = _with_holdout(config, len(data.source.labels))
     kept, held = stratified_split(data.source.labels, config.data.holdout, config.seed)
     if not len(held):
         raise DataError("every class of the source has a single image, so none can be held out. Add images.")
@@ -153,6 +157,7 @@ def _assemble(
         inputs=data.target.plain,
         opened=data.opened,
         sample=rest[subset(len(rest), config.data.score_images, seed=0)],
+        scored=config.data.score_images,
         unlabelled=rest,
         labelled=records_of(data.few),
         evaluation=evaluation,
@@ -166,6 +171,14 @@ def _assemble(
         outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )
     return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
+
+
+def _with_holdout(config: Config, images: int) -> Config:
+    """The share held out as set; unless it is set, no more of a large source than scores are computed on."""
+    most = config.data.score_images / images
+    if config.is_set("data", "holdout") or config.data.holdout <= most:
+        return config
+    return config.with_group("data", holdout=most)
 
 
 def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainPair:
@@ -221,6 +234,7 @@ def _needs_training(
         return request.train_source, ()
     if request.model is None:
         return not network.trained, ()
+    held_out = part_of(held_out, subset(len(held_out.images), ASKED, seed=0))
     guess = 100.0 * float(held_out.labels.bincount().max()) / len(held_out.labels)
     right = accuracy_of(network.module, held_out, engine.device)
     if right >= min(TRAINED * guess, 0.5 * (100.0 + guess)):
