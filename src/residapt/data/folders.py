@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.decode import is_image_name, list_images
-from residapt.data.decoded import CacheConfig, Files, Pixels
+from residapt.data.decoded import CacheConfig, Encoded, Files, Pixels
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
 
@@ -21,13 +21,15 @@ _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", 
 
 @dataclass(frozen=True, eq=False)
 class ClassFolders:
-    """A folder with one folder for each class, as found on disk."""
+    """Labelled images as found on disk: mostly a folder with one folder for each class."""
 
     root: Path
     classes: tuple[str, ...]
     paths: tuple[Path, ...]
     labels: Tensor
     notes: tuple[str, ...] = ()
+    encoded: Encoded | None = None
+    """The images, where they are not files in class folders."""
 
 
 def scan_source(root: Path) -> ClassFolders:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from residapt.config import Config
-from residapt.data.decoded import CacheConfig
+from residapt.data.decoded import CacheConfig, Encoded
 from residapt.data.domains import DomainPair, Labelled
-from residapt.data.folders import ClassFolders, scan_labelled, scan_source, scan_target
+from residapt.data.folders import ClassFolders
 from residapt.data.labelled_target import check_few, check_unchanged, open_few, records_of, with_few
+from residapt.data.scan import scan_labelled, scan_source, scan_target
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
@@ -73,7 +74,8 @@ class _Given(NamedTuple):
 
     source: Any
     target: Any
-    target_files: tuple[Path, ...] | None
+    found: Encoded | None
+    """The images of the target, where it is a path."""
     evaluate: Any
     labelled: Any
 
@@ -102,13 +104,13 @@ def prepare(request: Request) -> Setup:
 
 def _scan(request: Request) -> _Given:
     source, target, labelled, evaluate = (request.data(name) for name in DATA)
-    files = scan_target(Path(target)) if isinstance(target, str) else None
+    found = scan_target(Path(target)) if isinstance(target, str) else None
     if isinstance(source, str):
         source = scan_source(Path(source))
         check_few(labelled, target, source.classes)
         if isinstance(evaluate, str):
             evaluate = scan_labelled(Path(evaluate), source.classes)
-    return _Given(source, target, files, evaluate, labelled)
+    return _Given(source, target, found, evaluate, labelled)
 
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
@@ -123,7 +125,7 @@ def _open(given: _Given, reading: Reading, source: OpenLabelled) -> _Data:
         scored = open_evaluation(given.evaluate, reading, source.classes)
     if given.labelled is not None:
         few = open_few(given.labelled, given.target, reading, source.classes)
-    return _Data(source, open_target(given.target, reading, given.target_files), scored, few)
+    return _Data(source, open_target(given.target, reading, given.found), scored, few)
 
 
 def _assemble(

@@ -76,10 +76,11 @@ class Trainer:
         )
         workers = workers_for(pair, self.engine.device.type != "cpu")
         self.prefetcher = Prefetcher(self._prepared, workers, config.steps)
-        example = self.batches.batch(0).to(self.engine.device, self.format)
+        prepared = self._prepared(0)
+        example = prepared.to(self.engine.device, self.format)
         classes = self._check_labels(pair, example)
         method.setup(pair, classes)
-        split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
+        split_batch(prepared, config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.streams.checkpoint_blocks()
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.streams.model, example.source[:2])
