@@ -44,8 +44,7 @@ DATA ?= $(RESIDAPT_DATA)
 CACHE ?= run-bench
 BENCH := nice -n 12 env $(TEST_ENV) $(BIN)/residapt bench
 paper: $(VENV)/.ready
-	$(BENCH) run paper-networks --data $(DATA) --cache $(CACHE)
-	$(BENCH) keep paper-networks --cache $(CACHE)
+	$(BENCH) run paper-networks --keep-networks --data $(DATA) --cache $(CACHE)
 	$(BENCH) run paper-tries paper-orders --data $(DATA) --cache $(CACHE)
 	MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BENCH) run paper-svhnet --data $(DATA) --cache $(CACHE)
 	$(BENCH) run paper-office31-resnet50 paper-orders-flipped paper-grid paper-oracle paper-restarts \
@@ -53,7 +52,7 @@ paper: $(VENV)/.ready
 	MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BENCH) run paper-svhnet-seeds \
 	    --data $(DATA) --cache $(CACHE)
 	$(BENCH) run paper-own-recipes paper-sweeps paper-drones-tries paper-drones --data $(DATA) --cache $(CACHE)
-	$(BENCH) paper -o docs/research/paper.md
+	$(BENCH) report paper -o docs/research/paper.md
 
 wheel: $(VENV)/.ready
 	$(BIN)/python -m build --wheel

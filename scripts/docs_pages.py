@@ -18,11 +18,16 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from residapt.settings import is_group
+
 NUMBERS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
 PUBLIC = {
     "adapt": ("Adapt", ("adapt", "AdaptedRun", "accept", "reject")),
-    "streams": ("Streams and adapters", ("TwoStream", "load", "save_pretrained", "AdapterMetadata")),
+    "streams": (
+        "Streams and adapters",
+        ("TwoStream", "load", "AdapterSet", "save_pretrained", "push_to_hub", "AdapterMetadata"),
+    ),
     "training": ("Training", ("Trainer", "Callback", "frozen", "register")),
     "errors": ("Errors", ("ResidaptError", "ConfigError", "DataError", "ModelError", "TrainingError", "Interrupted")),
 }
@@ -35,6 +40,24 @@ DATA = (
     "synthetic.handwritten_digits",
     "synthetic.ImageSet",
 )
+MACHINES = """
+## For scripts
+
+Exit codes:
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | `residapt doctor` found a problem, or an error of the program itself, with its traceback |
+| 2 | bad input; one message says what was received, where, and what to do |
+| 128 + n | stopped by signal n: 130 by Ctrl-C, 143 by `kill`; `--resume` goes on |
+
+Results go to the standard output. Errors go to the standard error stream, and so do the progress and notes of commands
+that print rows or JSON. `--quiet` leaves only results and errors; `--json` prints the result as one JSON text. Colours
+are used on a terminal only; the environment variable `NO_COLOR` switches them off there as well.
+
+From Python, `verbose=False` prints nothing; what would be said goes to the logger `residapt` of the module `logging`.
+""".splitlines()
 PACKAGES = {"losses": "Losses", "rank": "Ranks", "methods": "Methods", "models": "Networks", "data": "Data"}
 
 
@@ -73,7 +96,7 @@ def settings_page() -> str:
 
 def _fields(cls: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     for name, field in cls.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        if is_group(field.annotation):
             inlined = name == getattr(cls, "inlined", "")
             yield from _fields(field.annotation, prefix if inlined else f"{prefix}{name}.")
         else:
@@ -117,6 +140,7 @@ def commands_page() -> str:
         "From the command line's own help: `residapt COMMAND --help` prints the same.",
         "",
         *_parameters(root),
+        *MACHINES,
     ]
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         if not command.hidden:

@@ -40,10 +40,11 @@ def test_options_are_values_and_stand_between_file_and_overrides(tmp_path: Path)
 
 
 def test_settings_of_the_method_are_flat_for_users_and_a_group_in_code():
-    config = Config.parse({"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"})
+    given = {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann", "recipe": "paper"}
+    config = Config.parse(given)
     assert config.method_config == MethodConfig(rank=RankConfig(weight=0.5), few_weight=2.0)
-    assert config.model_dump(exclude_unset=True) == {"rank": {"weight": 0.5}, "few_weight": 2.0, "method": "dann"}
-    assert Config(method_config=config.method_config, method="dann") == config
+    assert config.model_dump(exclude_unset=True) == given
+    assert Config(method_config=config.method_config, method="dann", recipe="paper") == config
     keys = [key for key, _, _ in describe_config(config)]
     assert {"rank.weight", "few_weight", "pretrain.steps", "method"} <= set(keys)
     assert not any(key.startswith("method_config") for key in keys)
@@ -61,7 +62,8 @@ def test_a_recipe_is_a_set_of_settings_that_explicit_ones_override(tmp_path: Pat
     assert (config.method_config.information.weight, config.model.spec) == (0.7, "dtn")
     write_config(config, tmp_path / "config.toml")
     assert load_config(tmp_path / "config.toml") == config
-    assert Config.parse({"recipe": "paper"}).model_dump(exclude={"recipe"}) == Config().model_dump(exclude={"recipe"})
+    assert Config.parse({"recipe": "default"}) == Config.parse({}) == Config()
+    assert Config.parse({"recipe": "paper"}).method_config == MethodConfig()
     for name, settings in RECIPES.items():
         assert Config.parse({"recipe": name, **settings}) == Config.parse({"recipe": name}), (
             "it is a valid configuration"
@@ -134,9 +136,12 @@ def test_bad_settings_are_named_with_the_value_and_a_remedy(text: str, words: li
         assert word in str(error.value)
 
 
-def test_a_frozen_base_cannot_be_trained():
-    with pytest.raises(ConfigError, match=r"train_source"):
-        Config.parse({"freeze": "base", "train_source": True})
+@pytest.mark.parametrize("trains", [True, False])
+def test_whether_the_source_is_trained_is_said_by_freeze_alone(trains: bool):
+    with pytest.raises(ConfigError, match=r"train_source.*freeze = 'base'"):
+        Config.parse({"train_source": trains})
+    assert "train_source" not in Config().model_dump()
+    assert "train_source" not in [key for key, _, _ in describe_config(Config())]
 
 
 def test_a_broken_file_is_named(tmp_path: Path):

@@ -18,7 +18,7 @@ from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.distributed import Engine
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
-from residapt.evaluate.guard import measure
+from residapt.evaluate.measurements import measure
 from residapt.evaluate.predict import Evaluation, accuracy
 from residapt.methods.fit import make_trainer
 from residapt.methods.parameters import count_parameters

@@ -8,7 +8,8 @@
     tasks = ["svhn-mnist"]
 
     [[runs]]
-    methods = ["source_only", "dann_flip", "rpt", "rpt+"]
+    methods = ["source_only", "dann_flip", "rpt"]
+    recipes = ["common", "plus"]
     seeds = [0, 1, 2, 3, 4]
     set = { rank.every = 50 }
 """
@@ -17,8 +18,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, model_validator
 
@@ -29,8 +31,7 @@ from residapt.settings import Seed, Settings, merged
 from residapt_bench.digits.network_choice import By, NetworkChoice, choose_network
 from residapt_bench.digits.random_settings import random_settings
 from residapt_bench.experiment import Defaults, Experiment, experiments
-from residapt_bench.names import split_plus
-from residapt_bench.plan import DroneSetup, Plan
+from residapt_bench.plan import DroneSetup, Plan, RecipeName
 from residapt_bench.record import Record, read_records
 
 
@@ -40,13 +41,13 @@ class RunSet(Settings):
     tasks: tuple[str, ...] = Field(min_length=1)
     """Pairs of domains."""
     methods: tuple[str, ...] = Field(min_length=1)
-    """Methods; ``rpt+`` is ``rpt`` by the recipe plus."""
+    """Names of methods."""
+    recipes: tuple[RecipeName, ...] = Field(("common",), min_length=1)
+    """Recipes; each method is run with each of them."""
     seeds: tuple[Seed, ...] = Field((0,), min_length=1)
     """Seeds; runs of one seed are paired."""
     arch: str | None = None
     """Network; None takes the benchmark's."""
-    recipe: Literal["common", "own", "plus", "default"] = "common"
-    """Recipe of methods without a ``+``."""
     varied: Literal["all", "order"] = "all"
     """What a seed changes: everything, or the order of samples only."""
     note: str = ""
@@ -91,6 +92,10 @@ class RunSet(Settings):
             yield Variant({}, self.note)
 
 
+MethodRecipe = tuple[str, str]
+"""A method and the recipe that it is run with."""
+
+
 class Variant(NamedTuple):
     """One set of changed settings, and what tables call it."""
 
@@ -107,22 +112,25 @@ class ExperimentFile(Settings):
     runs: tuple[RunSet, ...] = Field(min_length=1)
     """Sets of runs."""
 
-    def only(self, methods: Sequence[str] = (), seeds: Sequence[int] = ()) -> ExperimentFile:
-        """The same with some of its methods and seeds."""
+    def only(self, names: Sequence[str] = (), seeds: Sequence[int] = ()) -> ExperimentFile:
+        """The same with some of its methods or recipes, and some of its seeds."""
+        recipes = [name for name in names if name in get_args(RecipeName)]
+        methods = [name for name in names if name not in recipes]
         chosen = [
             runs.model_copy(
                 update={
-                    "methods": tuple(name for name in runs.methods if not methods or name in methods),
+                    "methods": _some(runs.methods, methods),
+                    "recipes": _some(runs.recipes, recipes),
                     "seeds": tuple(seed for seed in runs.seeds if not seeds or seed in seeds),
                 }
             )
             for runs in self.runs
         ]
-        kept = tuple(runs for runs in chosen if runs.methods and runs.seeds)
+        kept = tuple(runs for runs in chosen if runs.methods and runs.recipes and runs.seeds)
         if not kept:
             known = sorted({name for runs in self.runs for name in runs.methods})
             raise ConfigError(
-                f"nothing is left to run of methods {', '.join(methods) or 'all'} and seeds "
+                f"nothing is left to run of {', '.join(names) or 'all methods'} and seeds "
                 f"{', '.join(map(str, seeds)) or 'all'}. Methods of this experiment: {', '.join(known)}."
             )
         return self.model_copy(update={"runs": kept})
@@ -161,18 +169,20 @@ def experiment_of(task: str) -> Experiment:
     raise ConfigError(f"there is no task '{task}'; tasks: {names}.")
 
 
-def best_settings(records: Sequence[Record]) -> dict[str, Choice]:
-    """For each method the settings with the highest mean of what may choose, over the seeds.
+def best_settings(records: Sequence[Record]) -> dict[MethodRecipe, Choice]:
+    """For each method with its recipe the settings with the highest mean of what may choose, over the seeds.
 
     That is the precision on the validation part where a task has one, and InfoMax where it has none.
     """
-    found: dict[str, dict[str, list[Record]]] = {}
+    found: dict[MethodRecipe, dict[str, list[Record]]] = {}
     for record in records:
         if not isinstance(record.plan.setup, DroneSetup) or record.plan.setup.part == "validation":
-            found.setdefault(record.plan.full_name, {}).setdefault(record.plan.note, []).append(record)
+            found.setdefault((record.plan.method, record.plan.recipe), {}).setdefault(record.plan.note, []).append(
+                record
+            )
     if not found:
         raise ConfigError("the records have no runs on the validation part; run those first.")
-    return {method: _best(variants) for method, variants in found.items()}
+    return {name: _best(variants) for name, variants in found.items()}
 
 
 class Choice(NamedTuple):
@@ -194,7 +204,7 @@ def _merit(run: Record) -> float:
     return run.precision("validation") if isinstance(run.plan.setup, DroneSetup) else run.label_free["infomax"][1]
 
 
-def _chosen(runs: RunSet, results: Path) -> dict[str, Choice]:
+def _chosen(runs: RunSet, results: Path) -> dict[MethodRecipe, Choice]:
     if runs.chosen_from is None:
         return {}
     return best_settings(_records(results, runs.chosen_from, "settings"))
@@ -216,27 +226,27 @@ def _records(results: Path, name: str, what: str) -> list[Record]:
 
 
 def _plans(
-    runs: RunSet, changes: Mapping[str, Any], chosen: Mapping[str, Choice], networks: Mapping[str, NetworkChoice]
+    runs: RunSet,
+    changes: Mapping[str, Any],
+    chosen: Mapping[MethodRecipe, Choice],
+    networks: Mapping[str, NetworkChoice],
 ) -> Iterator[Plan]:
     for seed in runs.seeds:
         for variant in runs.variants(seed):
-            for task in runs.tasks:
-                for name in runs.methods:
-                    choice = chosen.get(name, Choice({}, runs.tries))
-                    settings = _merged_all([choice.values, runs.set, variant.changes, changes])
-                    plan = _plan(runs, task, name, settings)
-                    own = {"note": variant.note, "swept": variant.swept, "tries": max(choice.tries, runs.tries)}
-                    plan = plan.model_copy(update=own)
-                    if task in networks:
-                        plan = plan.with_network(networks[task].seed, networks[task].sha256)
-                    yield plan.with_seed(seed)
+            for task, name in product(runs.tasks, product(runs.methods, runs.recipes)):
+                choice = chosen.get(name, Choice({}, runs.tries))
+                settings = _merged_all([choice.values, runs.set, variant.changes, changes])
+                plan = _plan(runs, task, *name, settings)
+                own = {"note": variant.note, "swept": variant.swept, "tries": max(choice.tries, runs.tries)}
+                plan = plan.model_copy(update=own)
+                if task in networks:
+                    plan = plan.with_network(networks[task].seed, networks[task].sha256)
+                yield plan.with_seed(seed)
 
 
-def _plan(runs: RunSet, task: str, name: str, changes: Mapping[str, Any]) -> Plan:
+def _plan(runs: RunSet, task: str, method: str, recipe: RecipeName, changes: Mapping[str, Any]) -> Plan:
     """One plan without seed and note."""
-    method, plus = split_plus(name)
     check_method(method)
-    recipe = "plus" if plus else runs.recipe
     defaults = experiment_of(task).defaults(task, method, recipe, runs.setup)
     config = _configuration(defaults, method, changes)
     return Plan(
@@ -256,12 +266,19 @@ def _plan(runs: RunSet, task: str, name: str, changes: Mapping[str, Any]) -> Pla
 
 
 def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) -> Config:
-    values = merged({**defaults.values, "method": method}, changes)
+    values = merged({"recipe": "paper", **defaults.values, "method": method}, changes)
     transform = dict(values.get("transform", {}))
     frozen = transform.pop("freeze", ())  # which settings taken from a plan have here, and a configuration above
     if frozen:
         values.setdefault("freeze", list(frozen))
+    if not values.pop("train_source", True):  # so do the settings of a frozen base
+        values.setdefault("freeze", "base")
     return load_config(None, base={**values, "transform": transform})
+
+
+def _some(of: tuple[str, ...], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those that are wanted; all of them where nothing is said."""
+    return tuple(name for name in of if not wanted or name in wanted)
 
 
 def _merged_all(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

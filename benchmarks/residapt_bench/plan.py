@@ -14,10 +14,11 @@ from residapt.settings import Seed, Settings
 from residapt.train.config import GroupConfig, TrainConfig
 from residapt.train.schedule import Decay
 from residapt_bench.digits.recipes import Pixels
-from residapt_bench.names import full_name
 
 Counts = Literal["all", "balanced", "skewed"]
 """All images; equally many of each class in both domains; or a target whose classes are skewed."""
+RecipeName = Literal["common", "own", "plus", "default"]
+"""Common to all methods, a method's own as it was published, plus, or the library's default."""
 
 
 class SourceTraining(Settings):
@@ -45,7 +46,8 @@ class SourceTraining(Settings):
             batch_size=self.batch_size,
             seed=self.seed,
             beta1=0.9,
-            network=GroupConfig(lr=self.lr, weight_decay=self.weight_decay),
+            network=GroupConfig(lr=self.lr),
+            weight_decay=self.weight_decay,
             head=self.head,
             decay=self.decay,
         )
@@ -106,7 +108,7 @@ class PlanBase(Settings):
     """The run's number."""
     varied: Literal["all", "order"] = "all"
     """What the seed changes: source network, initialisation and order, or the order of samples only."""
-    recipe: Literal["common", "own", "plus", "default"] = "common"
+    recipe: RecipeName = "common"
     """Common to all methods, a method's own as it was published, plus, or the library's default."""
     note: str = ""
     """Name of a variant of the settings; runs with different notes are different rows of a table."""
@@ -126,9 +128,9 @@ class PlanBase(Settings):
     """Hash of the weights that the run must start from; None: whatever the training of the source network gives."""
 
     @property
-    def full_name(self) -> str:
-        """The method, with a ``+`` behind it where the recipe is plus."""
-        return full_name(self.method, self.recipe)
+    def label(self) -> str:
+        """What tables and messages call the method: its recipe is said where it is not the common one."""
+        return self.method if self.recipe == "common" else f"{self.method} ({self.recipe})"
 
     @property
     def is_source_network(self) -> bool:
@@ -160,7 +162,7 @@ class Plan(PlanBase):
         """A run, for messages and process lists."""
         labels = f" {self.setup.labels} labels" if isinstance(self.setup, DroneSetup) else ""
         note = f", {self.note}" if self.note else ""
-        return f"{self.task} {self.full_name}{labels} seed {self.seed}{note}"
+        return f"{self.task} {self.label}{labels} seed {self.seed}{note}"
 
     def with_seed(self, seed: int) -> Plan:
         """The run of one seed: methods of one seed share the source network and the order, so runs are paired."""

@@ -70,10 +70,10 @@ def describe(record: Record) -> str:
     plan = record.plan
     if isinstance(plan.setup, DroneSetup):
         scores = ", ".join(f"{name} AP {record.precision(name):.3f}" for name in record.scores)
-        name = f"{plan.task} {plan.full_name} {record.labelled} labels seed {plan.seed}"
+        name = f"{plan.task} {plan.label} {record.labelled} labels seed {plan.seed}"
     else:
         scores = f"{next(iter(record.scores))} {record.target:.1f} %"
-        name = f"{plan.task} {plan.full_name} seed {plan.seed}"
+        name = f"{plan.task} {plan.label} seed {plan.seed}"
     note = f", {plan.note}" if plan.note else ""
     return f"{name}{note}: {scores}, {_duration(record.seconds)}"
 

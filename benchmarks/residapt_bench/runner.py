@@ -39,10 +39,21 @@ def pending(plans: Iterable[Plan], path: Path) -> list[Plan]:
 def _key(record: Record) -> str:
     """The key as this version computes it: settings that are newer than the record have their defaults.
 
-    A plan with settings that this version does not know keeps the key that it was written with.
+    Settings that this version does not have are left out: a run in which one of them was changed has a note that says
+    so, and is mistaken for no other.
     """
+    plan = record.plan.model_dump()
     try:
-        return Plan.model_validate(record.plan.model_dump()).key()
+        return Plan.model_validate(plan).key()
+    except ValidationError as error:
+        unknown = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
+    for *place, name in unknown:
+        group: dict[str, Any] = plan
+        for part in place:
+            group = group[str(part)]
+        del group[str(name)]
+    try:
+        return Plan.model_validate(plan).key()
     except ValidationError:
         return record.key
 

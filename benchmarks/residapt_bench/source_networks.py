@@ -46,7 +46,7 @@ def source_network(
         build: Makes the network before it is trained.
         data: Its images.
         cache: Folder of networks that this machine has trained.
-        callbacks: Told about the training.
+        callbacks: Callbacks of the training.
     """
     path = kept_path(plan.network_sha256)
     if path is None or not path.is_file():
@@ -108,7 +108,7 @@ def _require_hash(network: nn.Module, plan: Plan, path: Path) -> None:
     if plan.network_sha256 not in (None, found):
         raise DataError(
             f"{plan.name()}: must start from network {str(plan.network_sha256)[:16]}, but '{path}' is {found[:16]}: a "
-            f"seed trains another network on another processor. Put the weights into '{KEPT}' ('residapt bench keep'), "
+            f"seed trains another network on another processor. Put the weights into '{KEPT}' (run --keep-networks), "
             "or run the experiment that chooses the network on this machine."
         )
 

@@ -13,10 +13,12 @@ from residapt.train import TrainConfig
 from residapt_bench.cli.group import EXPERIMENTS, RESULTS
 from residapt_bench.digits.layer_choice import layer_combinations
 from residapt_bench.experiment_file import read_experiment
+from residapt_bench.proving_ground.grid import is_ground
 from residapt_bench.record import Record, read_records
 from residapt_bench.runner import pending
 
-FILES = sorted(EXPERIMENTS.glob("*.toml"))
+FILES = sorted(file for file in EXPERIMENTS.glob("*.toml") if not is_ground(file))
+"""Of the proving ground, test_grid.py has the tests."""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -70,7 +72,8 @@ def test_common_settings_are_under_those_of_each_set(tmp_path: Path) -> None:
         tasks = ["svhn-mnist", "mnist-usps"]
         set = { rank.every = 50, train.steps = 7 }
         [[runs]]
-        methods = ["rpt", "dann_flip+"]
+        methods = ["rpt", "dann_flip"]
+        recipes = ["common", "plus"]
         seeds = [3, 1]
         [[runs]]
         methods = ["rpt"]
@@ -79,20 +82,18 @@ def test_common_settings_are_under_those_of_each_set(tmp_path: Path) -> None:
         """,
     )
     plans = read_experiment(path).plans()
-    assert [(plan.seed, plan.task, plan.full_name, plan.train.steps) for plan in plans] == [
+    assert [(plan.seed, plan.task, plan.label, plan.train.steps) for plan in plans] == [
         (0, "svhn-mnist", "rpt", 9),
         (0, "mnist-usps", "rpt", 9),
-        (1, "svhn-mnist", "rpt", 7),
-        (1, "svhn-mnist", "dann_flip+", 7),
-        (1, "mnist-usps", "rpt", 7),
-        (1, "mnist-usps", "dann_flip+", 7),
-        (3, "svhn-mnist", "rpt", 7),
-        (3, "svhn-mnist", "dann_flip+", 7),
-        (3, "mnist-usps", "rpt", 7),
-        (3, "mnist-usps", "dann_flip+", 7),
+        *(
+            (seed, task, name, 7)
+            for seed in (1, 3)
+            for task in ("svhn-mnist", "mnist-usps")
+            for name in ("rpt", "rpt (plus)", "dann_flip", "dann_flip (plus)")
+        ),
     ]
     assert {plan.settings.rank.every for plan in plans} == {50}
-    chosen = read_experiment(path).only(["rpt"], [3]).plans({"precision": "bf16"})
+    chosen = read_experiment(path).only(["rpt", "common"], [3]).plans({"precision": "bf16"})
     assert [(plan.seed, plan.method, plan.precision) for plan in chosen] == [(3, "rpt", "bf16")] * 2
     with pytest.raises(ConfigError, match="adda"):
         read_experiment(path).only(["adda"])

@@ -92,11 +92,22 @@ def test_settings_that_are_newer_than_a_record_do_not_repeat_its_run(tmp_path: P
     assert pending([changed], out) == [changed]
 
 
-def test_a_plan_with_settings_that_are_not_known_counts_by_its_key(tmp_path: Path) -> None:
+def test_settings_that_are_gone_do_not_repeat_a_run(tmp_path: Path) -> None:
+    plan, other = small_plans(2, methods=("rpt",))
+    written = plan.model_dump(mode="json")
+    written["train"]["gone"] = 3
+    written["settings"]["rank"]["gone"] = {"deep": 1}
+    record = record_of(plan, train=written["train"], settings=written["settings"])
+    out = tmp_path / "records.jsonl"
+    append_record(out, record.model_copy(update={"key": "old"}))
+    assert pending([plan, other], out) == [other]
+
+
+def test_a_plan_with_settings_that_cannot_be_used_counts_by_its_key(tmp_path: Path) -> None:
     plan, other = small_plans(2, methods=("rpt",))
     out = tmp_path / "records.jsonl"
-    append_record(out, record_of(plan, settings={"new_setting": 1}))
-    append_record(out, digit_record(settings={"new_setting": 1}))
+    append_record(out, record_of(plan, settings={"penalty": "unknown"}))
+    append_record(out, digit_record(settings={"penalty": "unknown"}))
     assert pending([plan, other], out) == [other]
 
 

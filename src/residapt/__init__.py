@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from residapt.lazy import lazy
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from residapt.run.decision import accept, reject
     from residapt.run.suggest import suggest
     from residapt.storage.adapter import load, save_pretrained
+    from residapt.storage.adapter_set import AdapterSet
+    from residapt.storage.hub import push_to_hub
     from residapt.storage.metadata import AdapterMetadata
     from residapt.streams.two_stream import TwoStream
     from residapt.train.callbacks import Callback
@@ -26,9 +29,13 @@ if TYPE_CHECKING:
     from residapt.train.trainer import Trainer
     from residapt.transform.config import TransformConfig
 
+# Silent unless a program listens: logging.basicConfig(level="INFO") shows what the library has to say.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
 __all__ = [
     "AdaptedRun",
     "AdapterMetadata",
+    "AdapterSet",
     "Callback",
     "Config",
     "ConfigError",
@@ -57,6 +64,7 @@ __all__ = [
     "losses",
     "methods",
     "models",
+    "push_to_hub",
     "rank",
     "register",
     "reject",
@@ -80,7 +88,9 @@ __getattr__, _names = lazy(
         **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
         "suggest": "residapt.run.suggest",
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
+        "push_to_hub": "residapt.storage.hub",
         "AdapterMetadata": "residapt.storage.metadata",
+        "AdapterSet": "residapt.storage.adapter_set",
         "TwoStream": "residapt.streams.two_stream",
         "Callback": "residapt.train.callbacks",
         **dict.fromkeys(("GroupConfig", "HealthConfig", "TrainConfig"), "residapt.train.config"),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_vali
 from residapt.data.config import Balance, ViewsConfig
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
-from residapt.methods.recipes import RECIPES
+from residapt.methods.recipes import RECIPES, recipe_settings
 from residapt.settings import LARGEST, Seed, Settings, merged
 from residapt.train.config import HealthConfig, TrainConfig
 
@@ -23,8 +23,23 @@ else:
     import tomli as tomllib
 
 
+Selection = Literal[
+    "last",
+    "source_accuracy",
+    "entropy",
+    "infomax",
+    "bnm",
+    "snd",
+    "class_ami",
+    "dev",
+    "devn",
+    "mmd_outputs",
+]
+"""What ``select`` can be: last, or a label-free score."""
 FREEZE = ("auto", "none", "base")
 """What ``freeze`` can be besides patterns."""
+SET_BY_FREEZE = ("transform.freeze", "train_source")
+"""Where methods read what ``freeze`` says; not settings of their own."""
 
 
 class ModelConfig(Settings):
@@ -48,13 +63,13 @@ class DataConfig(Settings):
     """Where images are, and how they become tensors."""
 
     source: str | None = None
-    """Folder with one folder of images for each class."""
+    """Folder with one folder of images for each class, or a CSV file with the columns path and class."""
     target: str | None = None
     """Folder with unlabelled images, at any depth."""
     target_labels: str | None = None
     """Labelled target images: a CSV file with the columns path and class, or a folder of class folders."""
     evaluate: str | None = None
-    """Folder with one folder of images for each class, scored at the end and never trained on."""
+    """Labelled images, given like the source, scored at the end and never trained on."""
     positive: str | None = None
     """Positive class for average precision and the precision-recall curve. None takes, of two classes, the one with
     fewer images in the scored set."""
@@ -66,7 +81,7 @@ class DataConfig(Settings):
     """1 for grey, 3 for colour; None takes what the network expects."""
     augment: bool = True
     """Random crops and flips of training images (flips only where the network reads photographs)."""
-    holdout: float = Field(0.1, gt=0, lt=1)
+    holdout: ClassVar[float] = 0.1
     """Share of the labelled source images held out for early stopping and for the scores."""
     cache_gb: float = Field(20.0, ge=0)
     """Gigabytes of decoded images on disk, for all runs of this machine (residapt cache); 0 keeps none."""
@@ -82,8 +97,6 @@ class PretrainConfig(Settings):
 
     steps: int | None = Field(None, ge=0)
     """Largest number of optimiser steps; None chooses by the size of the data."""
-    batch_size: int = Field(64, ge=1)
-    """Images in a step."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate of Adam; unless set, a fifth of it where the network starts from pre-trained weights."""
     head: float = Field(1.0, gt=0)
@@ -114,9 +127,9 @@ class Config(Settings):
 
     method: str = "rpt"
     """How to adapt; `residapt methods` lists the names."""
-    recipe: str = "paper"
-    """Named set of settings: paper, or plus, which also fits the target's class frequencies and confident predictions
-    (docs/research/beyond.md). Explicit settings override it."""
+    recipe: str = "default"
+    """Named set of settings: default, paper (as published), or plus, which also fits the target's class frequencies.
+    Explicit settings override it."""
     seed: Seed = 0
     """Seed of everything: order of samples, start of transforms and domain classifier, dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -126,11 +139,13 @@ class Config(Settings):
     freeze: Literal["auto", "none", "base"] | tuple[str, ...] = "auto"
     """Which layers stay as they are. auto: as many first stages of a pre-trained network as the time allowed asks for;
     none: no layer; patterns (``conv1``, ``layer1``): the modules of these names, in both streams, without transforms;
-    base: the whole source network, while transforms work on all layers."""
-    select: str = "last"
+    base: the whole source network, batch-norm statistics included, while transforms work on all layers."""
+    select: Selection = "last"
     """Which checkpoint is the result: the last, or the best by a label-free score."""
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""
+    restarts: int = Field(1, ge=1, le=100)
+    """How many times the whole run is made, from different seeds; a label-free score selects one of them."""
     minutes: float = Field(20.0, ge=0)
     """Longest training in minutes where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()
@@ -169,11 +184,14 @@ class Config(Settings):
         """The settings of the recipe under the given ones, those of the method gathered into their group."""
         if not isinstance(values, Mapping):
             return values
-        name = values.get("recipe")
-        given = merged(RECIPES.get(name, {}) if isinstance(name, str) else {}, values)
+        named = (values.get(name, cls.model_fields[name].default) for name in ("recipe", "method"))
+        recipe, method_name = (name if isinstance(name, str) else "" for name in named)
+        given = merged(recipe_settings(recipe, method_name), values)
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
         if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
             raise ValueError("transform.freeze is said by the setting freeze, at the top level")
+        if "train_source" in method:
+            raise ValueError("train_source is said by the setting freeze: freeze = 'base' leaves the network as it is")
         if "freeze" in given:
             method = _with_freeze(method, _patterns(given["freeze"]))
         return {"method_config": method, **given}
@@ -182,7 +200,8 @@ class Config(Settings):
     def _to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         method = values.pop("method_config", {})
-        method.get("transform", {}).pop("freeze", None)  # which ``freeze`` says
+        method.pop("train_source", None)  # which ``freeze`` says, as it does the next
+        method.get("transform", {}).pop("freeze", None)
         return {**values, **method}
 
     def group(self, name: str) -> Settings:
@@ -242,8 +261,6 @@ def _patterns(freeze: Any) -> str | tuple[Any, ...]:
 def _with_freeze(method: dict[str, Any], freeze: Any) -> dict[str, Any]:
     """Settings of the method with what ``freeze`` says, for there they are read."""
     if freeze == "base":
-        if method.get("train_source"):
-            raise ValueError("freeze = 'base' keeps the source network as it is, but train_source = true trains it")
         return {**method, "train_source": False}
     transform = method.get("transform", {})
     if isinstance(freeze, str) or not isinstance(transform, Mapping):
@@ -288,17 +305,21 @@ def from_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def write_config(config: BaseModel, path: Path) -> None:
-    """Write every setting that has a value as TOML, which has no null: an absent setting is None."""
-    path.write_text(tomli_w.dumps(_without_none(config.model_dump(mode="json"))), encoding="utf-8")
+def write_config(config: BaseModel, path: Path, *, given: bool = False) -> None:
+    """Write every setting that has a value as TOML, which has no null: an absent setting is None.
+
+    With ``given``, settings that nobody has given are left out, so that they can still be chosen.
+    """
+    values = config.model_dump(mode="json", exclude_unset=given)
+    path.write_text(tomli_w.dumps(_without_none(values)), encoding="utf-8")
 
 
 def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     """(dotted key, value, explanation) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        if f"{prefix}{name}" == "transform.freeze":
-            continue  # which is set by freeze
+        if f"{prefix}{name}" in SET_BY_FREEZE:
+            continue
         if isinstance(config, Settings) and name == config.inlined:
             yield from describe_config(value, prefix)
         elif isinstance(value, BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeGuard, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -64,13 +64,17 @@ def _short(value: object) -> str:
 def field_names(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """All dotted keys below a settings class, groups included."""
     for name, field in cls.model_fields.items():
-        group = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
         if name == _inlined(cls):
             yield from field_names(field.annotation, prefix)  # type: ignore[arg-type]
             continue
         yield prefix + name
-        if group:
-            yield from field_names(field.annotation, f"{prefix}{name}.")  # type: ignore[arg-type]
+        if is_group(field.annotation):
+            yield from field_names(field.annotation, f"{prefix}{name}.")
+
+
+def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether a field holds settings of its own. On Python 3.10 ``tuple[int, ...]`` calls itself a type as well."""
+    return get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _inlined(cls: type[BaseModel]) -> str:

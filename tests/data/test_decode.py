@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from residapt.data.decode import UnreadableImageError, decode_image, list_images
+from residapt.data.decode import UnreadableImageError, decode_image
+from residapt.data.image_files import list_images
 from residapt.errors import ConfigError, DataError
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
@@ -260,6 +261,6 @@ def test_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monkey
         onerror(PermissionError(13, "Permission denied", str(top)))
         return []
 
-    monkeypatch.setattr("residapt.data.decode.os.walk", walk)
+    monkeypatch.setattr("residapt.data.image_files.os.walk", walk)
     with pytest.raises(DataError, match="Permission denied"):
         list_images(tmp_path)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from residapt.data.folders import decode_all, scan_labelled, scan_source, scan_target
+from residapt.data.decoded import decode_all
+from residapt.data.folders import scan_labelled, scan_source, scan_target
 from residapt.errors import DataError
 
 FORM = SimpleNamespace(size=8, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear")

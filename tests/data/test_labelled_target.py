@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from residapt.data.labelled_files import check_labels
 from residapt.data.labelled_target import (
     NAME,
-    check_few,
     check_unchanged,
     open_few,
     read_records,
@@ -225,10 +225,10 @@ def test_data_in_memory(target: Path) -> None:
 
 def test_a_label_file_needs_a_target_folder(target: Path, tmp_path: Path) -> None:
     file = few_csv(tmp_path, "1.png,cat")
-    check_few(file, target, CLASSES)
-    check_few((torch.rand(1), torch.zeros(1)), None, CLASSES)
+    check_labels(file, target, CLASSES)
+    check_labels((torch.rand(1), torch.zeros(1)), None, CLASSES)
     with pytest.raises(DataError, match="Tensor"):
-        check_few(file, torch.rand(3, 1, 8, 8), CLASSES)
+        check_labels(file, torch.rand(3, 1, 8, 8), CLASSES)
 
 
 def test_the_record_of_a_run(target: Path, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from residapt.data import row_file
 from residapt.data.augment import RandomCrop
 from residapt.data.batches import Batches
 from residapt.data.config import ViewsConfig
-from residapt.data.decode import list_images
+from residapt.data.decoded import decode_all
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.data.folders import decode_all
+from residapt.data.image_files import list_images
 from residapt.data.preprocess import Normalise
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.data.views import (
@@ -307,7 +307,7 @@ def test_threads_of_one_process_wait_as_well(tmp_path: Path) -> None:
 def test_a_full_disk_is_found_before_anything_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_file.shutil, "disk_usage", lambda _path: SimpleNamespace(free=3000))
     calls: list[int] = []
-    with pytest.raises(ConfigError, match="0 MB are free"):
+    with pytest.raises(ConfigError, match="0 MB"):
         made(tmp_path, progress=lambda done, _count, _left: calls.append(done))
     assert calls == []
     assert not list(tmp_path.glob("*.rows"))

@@ -135,7 +135,7 @@ def test_folder_without_images(deployed: DeployedModel, tmp_path: Path) -> None:
 
 
 def test_batch_size_must_be_positive(deployed: DeployedModel, folder: Path) -> None:
-    with pytest.raises(ConfigError, match="got 0"):
+    with pytest.raises(ConfigError, match=r"\b0\b"):
         list(predict_folder(deployed, folder, batch_size=0))
 
 

@@ -65,7 +65,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-d",
         str(out),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     return out

@@ -139,7 +139,7 @@ def test_the_positive_class() -> None:
     assert choose_positive(torch.tensor([0, 0, 1]), classes, "bird") == 0
     assert choose_positive(torch.tensor([0, 1]), ("a", "b", "c")) is None
     assert choose_positive(torch.tensor([0, 1]), ("a", "b", "c"), "c") == 2
-    with pytest.raises(ConfigError, match=r"'dron' is not a class of the source. Did you mean 'drone'\?"):
+    with pytest.raises(ConfigError, match=r"'dron'.*'drone'"):
         check_positive("dron", classes)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residapt.errors import ConfigError, DataError
-from residapt.evaluate.suggest import choose_images, label_worth
+from residapt.evaluate.suggest import choose_images, joint_features, label_worth
 
 
 def test_the_worth_is_mean_entropy_plus_disagreement() -> None:
@@ -62,3 +62,16 @@ def test_what_cannot_be_chosen_from_is_refused() -> None:
         choose_images(torch.rand(4), torch.full((4, 2), torch.nan), 2)
     with pytest.raises(DataError):
         choose_images(torch.rand(3), torch.rand(4, 2), 2)
+
+
+def test_both_networks_count_the_same_however_large_their_features_are() -> None:
+    """Groups that either network alone would not tell apart are all met."""
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.arange(80) % 2, torch.arange(80) // 40
+    before = 1e-3 * (torch.eye(2)[first] + 0.05 * torch.randn(80, 2, generator=generator))
+    after = 1e3 * (torch.eye(2)[second] + 0.05 * torch.randn(80, 2, generator=generator))
+    joint = joint_features(before, after)
+    assert joint.shape == (80, 4)
+    assert joint.norm(dim=1).tolist() == pytest.approx([math.sqrt(2)] * 80)
+    chosen = choose_images(torch.ones(80), joint, 4)
+    assert {(int(first[i]), int(second[i])) for i in chosen} == {(0, 0), (0, 1), (1, 0), (1, 1)}

@@ -50,19 +50,11 @@ def test_linear_mmd_is_the_squared_distance_of_the_mean_logits(make_mlp, make_ml
     assert float(made(source, target).network) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("sigma", [0.5, 3.0])
-def test_rbf_mmd_reads_the_last_features_with_the_papers_kernel(make_mlp, make_mlp_batch, sigma):
-    made, source, target = both(make_mlp(), make_mlp_batch(), "rbf_mmd", sigma=sigma)
+def test_rbf_mmd_reads_the_last_features_takes_the_median_and_ignores_scale(make_mlp, make_mlp_batch):
+    made, source, target = both(make_mlp(), make_mlp_batch(), "rbf_mmd")
     assert made.layer == "head:input"
     u, v = source.inner[made.layer], target.inner[made.layer]
     assert u.shape == (6, 5)
-    expected = slow_mmd(u, v, lambda d2: math.exp(-d2 / sigma))
-    assert float(made(source, target).network) == pytest.approx(expected, rel=1e-10)
-
-
-def test_rbf_mmd_without_sigma_takes_the_median_and_ignores_scale(make_mlp, make_mlp_batch):
-    made, source, target = both(make_mlp(), make_mlp_batch(), "rbf_mmd")
-    u, v = source.inner[made.layer], target.inner[made.layer]
     pooled = torch.cat([u, v])
     distances = sorted(squared(pooled[i], pooled[j]) for i in range(12) for j in range(i))
     median = distances[(len(distances) - 1) // 2]
@@ -187,7 +179,7 @@ def test_gradient_through_the_predictions_only_without_detach(make_mlp, make_mlp
     made(source, target).network.backward()
     # The features come before the head, so a gradient in the head can only have come through g.
     assert (model.head.weight.grad is None or not model.head.weight.grad.any()) is blocked
-    assert model.streams.weight.grad.abs().sum() > 0
+    assert model.two.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", ADVERSARIAL)

@@ -101,9 +101,10 @@ def run_of(turn: Round, name: str = "rpt") -> Method:
 def test_the_last_training_counts_and_is_the_one_that_its_settings_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PriorConfig, "max_condition", 1e6)
     monkeypatch.setattr(PriorConfig, "min_ess", 0.0)
+    monkeypatch.setattr(PriorConfig, "every", 2)
     for name, value in {"settled": 1e-9, "share": 0.5, "smoothing": 0.5}.items():
         monkeypatch.setattr(SearchConfig, name, value)
-    soon = {**SEARCH, "warmup": 0.0, "every": 2, "smoothing": 0.0, "search": {"rounds": 2}}
+    soon = {**SEARCH, "warmup": 0.0, "smoothing": 0.0, "search": {"rounds": 2}}
     begin = Round(MethodConfig.parse({"prior": soon}), TrainConfig(steps=12, seed=5))
     ran: list[Round] = []
     last, story = in_rounds(begin, lambda turn: (ran.append(turn), run_of(turn))[1], tiny_pair().target)

@@ -100,8 +100,26 @@ def test_outputs_that_are_too_large_are_not_kept() -> None:
 
 
 def test_a_real_network_is_cut_at_the_end_of_a_block_that_leaves_its_last_layers() -> None:
+    """However inexact the times are: each stretch between two points takes up to twice as long."""
     model = build_model("timm:tf_efficientnet_lite0", num_classes=31, image_size=64).eval()
     points = cut_points(model, torch.randn(4, 3, 64, 64))
-    slow = [replace(p, seconds_before=p.time * 0.02, seconds_after=(1 - p.time) * 0.02) for p in points]
-    choice = choose_cut(slow, Work(images=3600, steps=2000, batch=64), minutes=15, pretrained=True)
-    assert choice.name == "blocks.5"
+    taken = torch.tensor([0.0, *(p.time for p in points), 1.0], dtype=torch.float64).diff()
+    for seed in range(20):
+        noisy = taken * (1 + torch.rand(len(taken), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)))
+        before = (0.02 * noisy.cumsum(0) / noisy.sum()).tolist()
+        slow = [replace(p, seconds_before=t, seconds_after=0.02 - t) for p, t in zip(points, before[:-1], strict=True)]
+        choice = choose_cut(slow, Work(images=3600, steps=2000, batch=64), minutes=15, pretrained=True)
+        assert choice.name == "blocks.5", seed
+
+
+def test_no_cut_in_the_middle_of_a_block() -> None:
+    """The widened layer of an inverted bottleneck costs least of all that leave enough to train."""
+    *first, end = chain()
+    last = first[-2]
+    wide = replace(first[-1], name="block.expand", aliases=(), parameters=0.75, shape=(last.shape[0], 24))
+    narrow = replace(end, name="block", aliases=("block.project",), shape=(last.shape[0], 5))
+    points = [*first[:-1], wide, narrow]
+    assert 1 - narrow.parameters < LEAST_TRAINED <= 1 - wide.parameters
+    assert choose_cut(points, WORK, minutes=1, pretrained=True).name == last.name
+    alone = [*first[:-1], replace(wide, name="expand"), narrow]
+    assert choose_cut(alone, WORK, minutes=1, pretrained=True).name == "expand"

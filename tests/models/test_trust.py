@@ -14,10 +14,10 @@ from residapt.config import load_config, write_config
 from residapt.deploy import load_run
 from residapt.errors import ModelError
 from residapt.models import InputSpec
-from residapt.models.trust import names_code, refuse_code
 from residapt.run import Request
 from residapt.run.prepare import prepare
 from residapt.storage import AdapterMetadata, write_model
+from residapt.trust import names_code, refuse_code
 from support.cli import invoke
 
 CALLS: list[int] = []

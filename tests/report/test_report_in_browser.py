@@ -263,7 +263,7 @@ def test_names_from_outside_stay_text(browser: Any, tmp_path: Path) -> None:
     run.summary.write_text(summary.replace("camera 2/", "<script>window.bad = 7<\\/script>"), encoding="utf-8")
     write_config(load_config(None, ["model.spec='<script>window.bad = 8</script>'"]), run.config)
     with run.metrics.open("a", encoding="utf-8") as file:
-        file.write('{"kind": "notice", "step": 5, "text": "<script>window.bad = 9</script>"}\n')
+        file.write('{"kind": "note", "step": 5, "text": "<script>window.bad = 9</script>"}\n')
         file.write('{"kind": "step", "step": 5, "values": {"</script><b>loss": 1.0}}\n')
     seen = visit(browser, write_report(run))
     assert seen.console == []

@@ -79,22 +79,34 @@ def test_headlines(helped: bool | None, selected: str, kind: str) -> None:
     assert found == kind
 
 
+def test_a_choice_of_the_user_is_not_called_forced() -> None:
+    lines = [headline(Verdict(helped=False, selected="adapted", chosen_by=who))[0] for who in ("force", "user")]
+    assert ["--force" in line for line in lines] == [True, False]
+
+
 def test_each_headline_is_another() -> None:
     cases = [(True, "adapted"), (None, "adapted"), (False, "source"), (False, "adapted")]
     assert len({headline(Verdict.parse({"helped": h, "selected": o}, where="test")) for h, o in cases}) == 4
 
 
-@pytest.mark.parametrize(("helped", "after", "words"), [(True, 60.0, "accuracy fell"), (False, 90.0, "accuracy rose")])
-def test_labels_that_contradict_the_verdict_are_mentioned(
-    tmp_path: Path, helped: bool, after: float, words: str
+@pytest.mark.parametrize("chosen_by", ["guard", "user"])
+@pytest.mark.parametrize(
+    ("selected", "after", "words", "way"),
+    [("adapted", 60.0, "accuracy fell", "reject"), ("source", 90.0, "accuracy rose", "accept")],
+)
+def test_labels_that_contradict_the_choice_are_mentioned_with_the_way_to_go_by_them(
+    tmp_path: Path, chosen_by: str, selected: str, after: float, words: str, way: str
 ) -> None:
+    """Unless somebody has chosen already, who knows them."""
     scored = [
         Accuracy(name="x", stage="source_only", percent=71.2, images=9, protocol="held-out"),
         Accuracy(name="x", stage="adapted", percent=after, images=9, protocol="held-out"),
     ]
-    verdict = Verdict(helped=helped, selected="adapted" if helped else "source")
+    values = {"helped": selected == "adapted", "selected": selected, "chosen_by": chosen_by}
+    verdict = Verdict.parse(values, where="test")
     shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
-    assert f"The labelled images say otherwise: {words}" in shown
+    told = (f"The labelled images say otherwise: {words}" in shown, f"residapt {way} {tmp_path / 'run'}" in shown)
+    assert told == (chosen_by == "guard",) * 2
 
 
 def test_labels_that_agree_are_no_news(tmp_path: Path) -> None:
@@ -175,7 +187,7 @@ def test_metrics_of_a_resumed_run(tmp_path: Path) -> None:
         {"kind": "step", "step": 10, "values": {"class": 3.0, "odd": "x"}, "ranks": {"a": [2, 3]}},
         {"kind": "step", "step": 20, "values": {"class": 2.0}, "ranks": {"a": [2, 2]}},
         {"kind": "step", "step": 10, "values": {"class": 1.0}, "ranks": {"a": [1, 1]}},
-        {"kind": "notice", "step": 20, "text": "hot"},
+        {"kind": "note", "step": 20, "text": "hot"},
     ]
     path.write_text("\n".join([json.dumps(line) for line in lines] + ["[1]", "{cut"]))
     metrics = read_metrics(path)

@@ -11,7 +11,8 @@ from PIL import Image
 from safetensors import safe_open
 
 from residapt.config import load_config
-from residapt.data.decode import decode_image, list_images
+from residapt.data.decode import decode_image
+from residapt.data.image_files import list_images
 from residapt.deploy import load_run
 from residapt.evaluate.predict import logits_of
 from residapt.models import build_model, load_weights
@@ -68,8 +69,8 @@ def test_the_metrics_tell_both_stages(finished: Run) -> None:
     lines = [json.loads(line) for line in (finished.path / "metrics.jsonl").read_text().splitlines()]
     kinds = {(line["stage"], line["kind"]) for line in lines}
     assert {("source", "step"), ("adapt", "step"), ("adapt", "scores"), ("adapt", "accuracy")} <= kinds
-    notices = [line["text"] for line in lines if line["kind"] == "notice"]
-    assert any("broken.jpg" in text for text in notices)
+    notes = [line["text"] for line in lines if line["kind"] == "note"]
+    assert any("broken.jpg" in text for text in notes)
     steps = [line["step"] for line in lines if line["kind"] == "scores"]
     assert steps == [0, 4, 8, 12, 16, 20]
 

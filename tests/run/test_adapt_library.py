@@ -142,7 +142,7 @@ def test_loaders_and_a_run_directory_give_an_adapter_that_loads(tmp_path: Path) 
 
 
 def test_with_a_fixed_source_the_adapter_is_small_and_for_that_network_alone(tmp_path: Path) -> None:
-    first = quick(train_source_first=True, train_source=False)
+    first = quick(train_source_first=True, freeze="base")
     base = first.source
     first.save_pretrained(tmp_path / "a")
     back = residapt.load(base, tmp_path / "a").eval()

@@ -15,7 +15,7 @@ from residapt.storage.summary import read_summary
 from support.cli import invoke
 from support.digit_folders import QUICK, Run
 
-SOON = ("--set", "prior.warmup=0", "--set", "prior.every=2")
+SOON = ("--set", "prior.warmup=0")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -166,12 +167,31 @@ def test_an_empty_folder_may_be_the_output(tmp_path: Path) -> None:
         check_output(tmp_path)
 
 
+ADAPT = "adapt -s {digits}/printed -t {digits}/written -o {out}/run "
 MISTAKES = {
-    "a mistyped setting": ("--set", "rank.wieght=1"),
-    "a mistyped option value": ("--steps", "-3"),
-    "a missing folder": ("-s", "nowhere"),
-    "an output in use": ("-o", "."),
-    "a missing weights file": ("--weights", "none.pth"),
+    "a mistyped setting": ADAPT + "--set rank.wieght=1",
+    "a mistyped option value": ADAPT + "--steps -3",
+    "a missing folder": ADAPT + "-s nowhere",
+    "a missing list": ADAPT + "-s nowhere.csv",
+    "an output in use": ADAPT + "-o .",
+    "a missing weights file": ADAPT + "--weights none.pth",
+    "a missing base": ADAPT + "--base nowhere",
+    "a mistyped method": ADAPT + "--method rtp",
+    "a mistyped score": ADAPT + "--select infomx",
+    "a mistyped recipe": ADAPT + "--recipe plsu",
+    "a source without class folders": ADAPT + "-s {digits}/written/roll\\ 0",
+    "images to score that are of no class": ADAPT + "--evaluate {digits}/written",
+    "a list of labels that names nothing": ADAPT + "--target-labels {out}/few.csv",
+    "a study over no setting": "tune -s {digits}/printed -t {digits}/written -o {out}/study --search rnk=log:1..2",
+    "no run to resume": "adapt --resume nowhere",
+    "no run to accept": "accept nowhere",
+    "no run to compare": "compare {out}",
+    "no run to predict with": "predict nowhere {digits}/written",
+    "no images to score": "eval {digits} nowhere",
+    "no run to export": "export {digits}",
+    "no run to label for": "suggest nowhere",
+    "no run to report": "report nowhere",
+    "no run to inspect": "inspect nowhere",
 }
 
 
@@ -179,11 +199,10 @@ MISTAKES = {
 def test_what_needs_no_torch_is_refused_without_it(mistake: str, digits: Path, tmp_path: Path) -> None:
     """In less than a second of processor time."""
     code = "import sys; from residapt.cli import main\ntry: main()\nfinally: print('torch' in sys.modules)"
-    arguments = ("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(tmp_path / "run"))
+    (tmp_path / "few.csv").write_text("path,class\n")
+    arguments = shlex.split(MISTAKES[mistake].format(digits=digits, out=tmp_path))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments, *MISTAKES[mistake]], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (done.returncode, done.stdout.strip()) == (2, "False"), done.stderr
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0

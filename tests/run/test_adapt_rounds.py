@@ -17,7 +17,7 @@ from support.resume import Die, Fall, assert_same_run, folders
 
 ROUNDS = (
     *("--recipe", "plus", "--force", "--select", "infomax", *QUICK),
-    *("--set", "prior.warmup=0", "--set", "prior.every=2", "--set", "prior.search.rounds=2"),
+    *("--set", "prior.warmup=0", "--set", "prior.search.rounds=2"),
 )
 
 
@@ -25,6 +25,7 @@ ROUNDS = (
 def _every_estimate_counts() -> Iterator[None]:
     """So few images say little about class frequencies; here they are believed all the same."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PriorConfig, "every", 2)
         patch.setattr(PriorConfig, "cautious", False)
         patch.setattr(PriorConfig, "max_condition", 1e9)
         patch.setattr(SearchConfig, "settled", 1e-9)

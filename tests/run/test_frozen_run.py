@@ -127,6 +127,7 @@ def test_a_run_that_was_stopped_computes_nothing_again(tmp_path: Path, monkeypat
     monkeypatch.setattr(outputs, "stage_outputs", look)
     again = residapt.adapt(network(), **data, out=tmp_path / "run", resume=True, verbose=False)
     assert found == [True, True]
+    assert again.summary.frozen == whole.summary.frozen
     for name, tensor in whole.streams.state_dict().items():
         assert torch.equal(tensor, again.streams.state_dict()[name]), name
 

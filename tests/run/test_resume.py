@@ -16,7 +16,7 @@ import torch
 import residapt
 from residapt.errors import ConfigError, Interrupted
 from residapt.run import stages
-from residapt.run.resume import recorded_config
+from residapt.run.recorded import recorded_config
 from residapt.storage.checkpoint import steps_in
 from support.cli import invoke
 from support.resume import Die, Fall, assert_same_run, folders, untimed

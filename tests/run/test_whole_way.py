@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from residapt.data.decode import decode_image, list_images
+from residapt.data.decode import decode_image
+from residapt.data.image_files import list_images
 from residapt.deploy import load_run
 from residapt.storage.summary import read_summary
 from support.cli import invoke

@@ -63,7 +63,7 @@ def test_a_pattern_that_matches_nothing_is_refused_with_near_names(nets: Callabl
 
 
 def test_freezing_everything_leaves_nothing_to_transform(nets: Callable[..., Any]) -> None:
-    with pytest.raises(ModelError, match=r"freeze=\['\*'\].*leave no layer"):
+    with pytest.raises(ModelError, match=r"freeze=\['\*'\]"):
         TwoStream(nets("resnet").model, freeze=("*",))
 
 

@@ -323,7 +323,7 @@ def test_layers_may_have_any_name(name: str) -> None:
 
 def test_a_wrong_stream_is_named(nets: Callable[..., Any]) -> None:
     model, x = nets("mlp")
-    with pytest.raises(ConfigError, match="'source' or 'target', got 'tgt'"):
+    with pytest.raises(ConfigError, match=r"'source'.*'target'.*'tgt'"):
         TwoStream(model, **RANKS)(x, stream="tgt")
 
 
@@ -332,20 +332,20 @@ def test_a_network_that_does_not_return_logits_is_named() -> None:
         def forward(self, x: Tensor) -> Any:
             return (super().forward(x),)
 
-    with pytest.raises(ModelError, match=r"Tuples returned tuple; .*logits of shape \(batch, classes\)"):
+    with pytest.raises(ModelError, match=r"Tuples.*tuple"):
         TwoStream(Tuples(3, 2))(torch.randn(4, 3))
-    with pytest.raises(ModelError, match=r"Flatten|Sequential returned a tensor of shape \(8,\)"):
+    with pytest.raises(ModelError, match=r"(Flatten|Sequential).*\(8,\)"):
         TwoStream(nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)))(torch.randn(4, 3))
 
 
 def test_an_unknown_inner_layer_is_named() -> None:
-    with pytest.raises(ModelError, match=r"'conv9' is not a module of LeNet.*conv"):
+    with pytest.raises(ModelError, match=r"'conv9'.*LeNet.*conv"):
         TwoStream(LeNet(image_size=16), **RANKS).outputs(torch.randn(2, 1, 16, 16), inner=("conv9",))
 
 
 def test_an_inner_layer_that_is_never_called_is_named() -> None:
     streams = TwoStream(ReadsWeights(), **RANKS)
-    with pytest.raises(ModelError, match=r"'read' of ReadsWeights was not called.*another layer"):
+    with pytest.raises(ModelError, match=r"'read'.*ReadsWeights"):
         streams.outputs(torch.randn(2, 40), inner=("read",))
 
 
@@ -356,6 +356,6 @@ def test_gradient_checkpointing_is_refused_for_training(nets: Callable[..., Any]
     streams = TwoStream(model, **RANKS)
     setattr(model.stem, switch, True)
     streams.eval()
-    with pytest.raises(ModelError, match=rf"'stem' has {switch} on.*Turn it off"):
+    with pytest.raises(ModelError, match=rf"'stem'.*{switch}"):
         streams.train()
     TwoStream(model, include=()).train()

@@ -97,7 +97,7 @@ def _write_metrics(path: Path) -> None:
         }
         ranks = {name: [round(32 - 20 * p), round(32 - 16 * p)] for name in LAYERS}
         lines.append({**_line("step", "adapt", step, {**values, "total": sum(values.values())}), "ranks": ranks})
-    lines.append({"kind": "notice", "stage": "adapt", "step": 600, "text": NOTE, "seconds": 300.0})
+    lines.append({"kind": "note", "stage": "adapt", "step": 600, "text": NOTE, "seconds": 300.0})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 

@@ -36,6 +36,7 @@ def build_world(root: Path) -> Path:
         draw(root / "target" / f"{number}.png", 100 + number)
     code, text = invoke(
         *("adapt", "-s", str(root / "source"), "-t", str(root / "target"), "-o", str(root / "run"), "--force"),
+        "--keep-checkpoints",
         *(
             "--set",
             "pretrain.steps=2",

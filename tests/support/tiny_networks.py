@@ -15,11 +15,11 @@ class TinyMLP(nn.Module):
         super().__init__()
         self.head = nn.Linear(5, 3)
         self.one = nn.Linear(4, 6)
-        self.streams = nn.Linear(6, 5)
+        self.two = nn.Linear(6, 5)
         self.double()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.streams(torch.tanh(self.one(x)))))
+        return self.head(torch.tanh(self.two(torch.tanh(self.one(x)))))
 
 
 class TinyLeNet(nn.Module):

@@ -58,7 +58,7 @@ def test_batch_norm_sees_one_part_at_a_time(nets: Callable[..., Any], pairs: Cal
 def test_a_batch_that_cannot_be_divided_is_refused_before_training(
     nets: Callable[..., Any], pairs: Callable[..., Any]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"train.accumulate = 4 does not divide the 6 samples of 'source'"):
+    with pytest.raises(ConfigError, match=r"train\.accumulate = 4.*\b6\b.*'source'"):
         trained(nets, pairs, "dann_flip", 4)
 
 

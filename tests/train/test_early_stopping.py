@@ -110,7 +110,8 @@ def test_the_classifier_learns_at_its_own_rate(optimizer: str) -> None:
         {
             "optimizer": optimizer,
             "head": 10.0,
-            "network": {"lr": 1e-3, "weight_decay": 0.1},
+            "weight_decay": 0.1,
+            "network": {"lr": 1e-3},
             "adversary": {"lr": 7e-3},
             "decay": "linear",
         }

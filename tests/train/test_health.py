@@ -89,8 +89,8 @@ class Notes(Callback):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
-        self.texts.append(notice)
+    def on_note(self, method: Method, step: int, note: str) -> None:
+        self.texts.append(note)
 
     def about(self, words: str) -> list[str]:
         return [text for text in self.texts if words in text]
@@ -165,7 +165,7 @@ def test_a_resumed_run_is_not_called_collapsed(weights: dict[str, Tensor]) -> No
         for step in range(12):
             values = {"domain": math.log(2), "domain_accuracy": 0.5}
             monitor.on_log(trainer.method, StepInfo(start + step, 1000, values, {}))
-        assert len(monitor.notices()) == expected
+        assert len(monitor.new_notes()) == expected
 
 
 def test_domain_classifier_that_is_always_right(weights: dict[str, Tensor]) -> None:
@@ -269,13 +269,13 @@ def test_the_source_network_may_come_from_outside(weights: dict[str, Tensor]) ->
     monitor = HealthMonitor(pair.source, pair.target, CLASSES, before=always_ant)
     monitor.on_start(trainer.method, 500, 1000)
     monitor.on_step(trainer.method, 1000)
-    assert monitor.notices() == []
+    assert monitor.new_notes() == []
     skewed = pair_with(torch.full((256,), 1), shift=0.3)
     monitor = HealthMonitor(pair.source, skewed.target, CLASSES, before=always_ant)
     monitor.on_start(trainer.method, 500, 1000)
     monitor.on_step(trainer.method, 1000)
-    assert any("'bee' went from 0% to 100%" in text for text in monitor.notices())
-    assert monitor.notices() == []
+    assert any("'bee' went from 0% to 100%" in text for text in monitor.new_notes())
+    assert monitor.new_notes() == []
 
 
 def test_a_resumed_monitor_remembers_what_it_told(weights: dict[str, Tensor]) -> None:
@@ -286,11 +286,11 @@ def test_a_resumed_monitor_remembers_what_it_told(weights: dict[str, Tensor]) ->
     first.on_start(method, 0, 1000)
     for step in (50, 100, 150):
         first.on_log(method, StepInfo(step, 1000, {"energy": 20.0}, {}))
-    assert len(first.notices()) == 1
+    assert len(first.new_notes()) == 1
     kept = first.state()
     again = HealthMonitor(pair.source, pair.target, CLASSES)
     again.on_start(method, 150, 1000)
     again.restore(method, CallbackState(json.loads(json.dumps(kept.values)), kept.tensors))
     for energy, expected in ((20.0, 0), (30.0, 0), (500.0, 1), (500.0, 0)):
         again.on_log(method, StepInfo(200, 1000, {"energy": energy}, {}))
-        assert len(again.notices()) == expected
+        assert len(again.new_notes()) == expected

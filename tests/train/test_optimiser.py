@@ -34,13 +34,14 @@ def test_each_group_has_its_own_settings(name: Any, kind: type) -> None:
     config = TrainConfig(
         optimizer=name,
         beta1=0.4,
-        network=GroupConfig(lr=1e-2, weight_decay=1e-3),
+        weight_decay=1e-3,
+        network=GroupConfig(lr=1e-2),
         transform=GroupConfig(lr=1e-3),
     )
     made = build_optimizer(groups(), config)
     assert type(made) is kind
     found = {group["name"]: (group["lr"], group["weight_decay"], len(group["params"])) for group in made.param_groups}
-    assert found == {"network": (1e-2, 1e-3, 1), "transform": (1e-3, 0.0, 1)}
+    assert found == {"network": (1e-2, 1e-3, 1), "transform": (1e-3, 1e-3, 1)}
     if "betas" in made.defaults:
         assert made.defaults["betas"] == (0.4, 0.999)
     if name == "sgd":

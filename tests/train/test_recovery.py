@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from residapt.errors import TrainingError
-from residapt.methods.config import AverageConfig
+from residapt.methods.config import AverageConfig, PriorConfig
 from residapt.rank import RankConfig
 from residapt.train import Callback, Losses, Method, TrainConfig, Trainer
 from residapt.train.callbacks import RecoveryInfo
@@ -26,12 +26,13 @@ from residapt.train.state import method_tensors, optimizer_state
 from support.tiny_run import tiny_trainer
 
 STEPS = 4 * EVERY
-PARTS = {"prior": {"kind": "estimated", "every": 3}, "average": {"decay": 0.9, "start": 0.0}}
+PARTS = {"prior": {"kind": "estimated"}, "average": {"decay": 0.9, "start": 0.0}}
 
 
 @pytest.fixture(autouse=True)
 def _the_average_moves_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AverageConfig, "every", 1)
+    monkeypatch.setattr(PriorConfig, "every", 3)
 
 
 class Story(Callback):
@@ -45,8 +46,8 @@ class Story(Callback):
     def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
         self.infos.append((step, info))
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
-        self.notes.append((step, notice))
+    def on_note(self, method: Method, step: int, note: str) -> None:
+        self.notes.append((step, note))
 
     def on_step(self, method: Method, step: int) -> None:
         self.steps.append(step)

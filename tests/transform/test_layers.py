@@ -85,20 +85,20 @@ def test_parameter_count_of_the_vector_form() -> None:
 @pytest.mark.parametrize("setting", ["include", "exclude", "ranks"])
 def test_a_pattern_that_matches_nothing_is_named(setting: str) -> None:
     value = {"conf1": (1, 1)} if setting == "ranks" else ["conf1"]
-    with pytest.raises(ModelError, match=rf"transform\.{setting}.*'conf1' matches none of the 4 layers.*conv1"):
+    with pytest.raises(ModelError, match=rf"transform\.{setting}.*'conf1'.*\b4\b.*conv1"):
         chosen(LeNet(), **{setting: value})
 
 
 def test_unknown_features_are_named() -> None:
-    with pytest.raises(ModelError, match=r"features='full33' is not a module of LeNet.*full3"):
+    with pytest.raises(ModelError, match=r"features='full33'.*LeNet.*full3"):
         chosen(LeNet(), features="full33")
 
 
 def test_a_network_without_layers_is_refused(nets: Callable[..., Any]) -> None:
-    with pytest.raises(ModelError, match=r"Mean has no layer that can be transformed.*Linear.*method='dann'"):
+    with pytest.raises(ModelError, match=r"Mean.*Linear.*method='dann'"):
         TwoStream(nets("none").model)
 
 
 def test_settings_that_leave_no_layer_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"include=.*exclude=.*features='conv1' leave no layer.*widen include"):
+    with pytest.raises(ModelError, match=r"include=.*exclude=.*features='conv1'"):
         chosen(LeNet(), include=["full*"], features="conv1")

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from residapt_bench.cli.group import app
 
-MODULES = ("run", "report", "speed", "sheet", "suggest")
+MODULES = ("run", "report", "compare", "speed", "suggest")
 
 for _name in MODULES:
     import_module(f"residapt_bench.cli.{_name}")

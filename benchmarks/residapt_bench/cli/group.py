@@ -23,7 +23,7 @@ DataRoot = Annotated[
 ]
 Cache = Annotated[Path, typer.Option(help="Folder for what is computed once: source networks, patches, activations.")]
 CACHE = Path("run-bench")
-Names = Annotated[list[str], typer.Argument(help="Experiments, or JSONL files of records.")]
+OptionalNames = Annotated[list[str] | None, typer.Argument(help="Experiments, or JSONL files of records.")]
 
 
 def data_root(given: Path | None) -> Path:

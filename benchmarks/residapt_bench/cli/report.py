@@ -1,8 +1,8 @@
-"""``residapt bench report`` and ``compare``: tables, pages and figures, from records only."""
+"""``residapt bench report``: tables, pages and figures, from records only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,19 @@ import typer
 
 from residapt.cli.app import console
 from residapt.errors import ConfigError
-from residapt_bench.cli.group import EXPERIMENTS, RESULTS, Names, app, records_of, records_path, write_text
+from residapt_bench.cli.group import (
+    CACHE,
+    EXPERIMENTS,
+    RESULTS,
+    Cache,
+    DataRoot,
+    OptionalNames,
+    app,
+    data_root,
+    records_of,
+    records_path,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from residapt_bench.record import Record
@@ -28,6 +40,8 @@ class View:
     note: str
     task: str
     score: str
+    data: Path | None
+    cache: Path
 
     def show(self, shown: Any) -> None:
         """Print, or write text into the file."""
@@ -36,15 +50,32 @@ class View:
         else:
             console.print(shown, highlight=False, soft_wrap=isinstance(shown, str), markup=not isinstance(shown, str))
 
+    def parts(self, parts: Mapping[str, str]) -> None:
+        """Print tables, or put each into its place on the page that was given."""
+        from residapt_bench.report.markdown import fill_in
+
+        if self.out is None:
+            self.show("\n".join(parts.values()))
+        elif not self.out.is_file():
+            raise ConfigError(f"there is no page '{self.out}' to put the tables into.")
+        else:
+            write_text(self.out, fill_in(self.out.read_text(encoding="utf-8"), parts, str(self.out)))
+
     def figure(self, picture: str, name: str) -> None:
         """Write an SVG or a page."""
         write_text(self.out or Path(name), picture)
 
 
+def _kind(records: list[Record]) -> str:
+    kinds = {record.plan.setup.kind for record in records}
+    if len(kinds) != 1:
+        raise ConfigError(f"the records are of {', '.join(sorted(kinds)) or 'no benchmark'}: give those of one.")
+    return kinds.pop()
+
+
 def _table(records: list[Record], view: View) -> None:
     from residapt_bench.drones.tables import all_tables
     from residapt_bench.office31.table import office_markdown, office_rich, office_rows
-    from residapt_bench.report.markdown import fill_in
     from residapt_bench.report.table import markdown_table, rich_tables, rows_of
 
     kind = _kind(records)
@@ -54,14 +85,8 @@ def _table(records: list[Record], view: View) -> None:
     elif kind == "office31":
         office = office_rows(records)
         view.show(office_markdown(office) if view.markdown else office_rich(office))
-    elif view.out is not None:
-        if not view.out.is_file():
-            raise ConfigError(f"there is no page '{view.out}' to put the tables into.")
-        page = view.out.read_text(encoding="utf-8")
-        write_text(view.out, fill_in(page, all_tables(records), str(view.out)))
     else:
-        for made in all_tables(records).values():
-            view.show(made)
+        view.parts(all_tables(records))
 
 
 def _page(records: list[Record], view: View) -> None:
@@ -137,6 +162,43 @@ def _labels(records: list[Record], view: View) -> None:
     view.figure(label_figure(records), "labels.svg")
 
 
+def _growth(names: list[str], view: View) -> None:
+    from residapt_bench.speed.growth import growth_figure, read_growth
+
+    view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
+
+
+def _ground(names: list[str], view: View) -> None:
+    from residapt_bench.proving_ground.grid import read_ground
+    from residapt_bench.proving_ground.grid_table import left_out_table, pairs_table, results, summary_table
+
+    found = results([record for name in names for record in read_ground(records_path(name))])
+    view.parts({"summary": summary_table(found), "left out": left_out_table(found), "pairs": pairs_table(found)})
+
+
+def _paper(view: View) -> None:
+    from residapt_bench.report.paper import all_parts
+    from residapt_bench.report.paper_runs import read_lab
+
+    view.parts(all_parts(read_lab(EXPERIMENTS, RESULTS)))
+
+
+def _sheet(view: View) -> None:
+    from residapt_bench.drones.render.compare import comparison, contact_sheet
+    from residapt_bench.drones.render.standin import load_standin
+
+    tensors, _ = load_standin(data_root(view.data), view.cache)
+    sets = {
+        name: tensors[key].squeeze(1).numpy()
+        for name, key in (("drawn (source)", "synthetic"), ("photographed (training)", "train drone"))
+    }
+    out = view.out or Path("sheet.png")
+    contact_sheet(sets, out)
+    for number, *cells in comparison(sets):
+        console.print(f"| {number} | {' | '.join(cells)} |", highlight=False, soft_wrap=True)
+    console.print(f"Wrote {out}", highlight=False)
+
+
 KINDS: dict[str, Callable[[list[Record], View], None]] = {
     "table": _table,
     "page": _page,
@@ -151,18 +213,24 @@ KINDS: dict[str, Callable[[list[Record], View], None]] = {
     "sweeps": _sweeps,
     "labels": _labels,
 }
+OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {"growth": _growth, "ground": _ground}
+"""Reports of records that are of another type."""
+WITHOUT_RECORDS: dict[str, Callable[[View], None]] = {"paper": _paper, "sheet": _sheet}
+"""Reports that take no names: of all experiments of the paper, and of the drawn images themselves."""
 HELP = (
     "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
     "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), "
     "networks (the rule that chooses a source network, and its choice), restarts (best of five), guard (verdicts "
-    "beside the labels), curves, sweeps, labels or growth (SVG)"
+    "beside the labels), ground (of the proving ground, "
+    "with --out: put into a page), curves, sweeps, labels or growth (SVG); without names: paper (the tables of its "
+    "page, with --out: put into it), sheet (drawn and photographed drones side by side)"
 )
 
 
 @app.command(epilog="Example: residapt bench report table svhn-mnist --markdown")
 def report(
     kind: Annotated[str, typer.Argument(help=HELP)],
-    names: Names,
+    names: OptionalNames = None,
     markdown: Annotated[bool, typer.Option(help="Print Markdown.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")] = None,
     methods: Annotated[str, typer.Option(help="Methods of curves, separated by commas, or the one of ranks.")] = "",
@@ -170,69 +238,19 @@ def report(
     note: Annotated[str, typer.Option(help="Note of curves of other recipes than the common one.")] = "",
     task: Annotated[str, typer.Option(help="Pair of networks.")] = "svhn-mnist",
     score: Annotated[str, typer.Option(help="Score of restarts; not given: the rule's, of paper-networks.")] = "",
+    data: DataRoot = None,
+    cache: Cache = CACHE,
 ) -> None:
     """Tables, pages and figures, from records only."""
-    view = View(markdown, out, methods, arch, note, task, score)
-    if kind == "growth":
-        from residapt_bench.speed.growth import growth_figure, read_growth
-
-        view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
-        return
-    if kind not in KINDS:
-        raise ConfigError(f"there is no report '{kind}'; reports: {', '.join((*KINDS, 'growth'))}.")
-    KINDS[kind](records_of(names), view)
-
-
-@app.command(epilog="Example: residapt bench paper -o docs/research/paper.md")
-def paper(
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Page with a place for each table.")] = None,
-) -> None:
-    """The paper's tables with ours beside them, as far as the records of experiments paper-... go."""
-    from residapt_bench.report.markdown import fill_in
-    from residapt_bench.report.paper import all_parts
-    from residapt_bench.report.paper_runs import read_lab
-
-    parts = all_parts(read_lab(EXPERIMENTS, RESULTS))
-    if out is None:
-        console.print("\n".join(parts.values()), highlight=False, soft_wrap=True, markup=False)
-        return
-    if not out.is_file():
-        raise ConfigError(f"there is no page '{out}' to put the tables into.")
-    write_text(out, fill_in(out.read_text(encoding="utf-8"), parts, str(out)))
-
-
-@app.command(epilog='Example: residapt bench compare svhn-mnist "rpt:by reversal" dann')
-def compare(
-    name: Annotated[str, typer.Argument(help="Experiment, or JSONL file of records.")],
-    first: Annotated[str, typer.Argument(help="A method, or method:note.")],
-    second: Annotated[str, typer.Argument(help="The method that it is compared with, or method:note.")],
-    picked: Annotated[
-        str, typer.Option(help="Each takes, seed by seed, the variant that this label-free score picks.")
-    ] = "",
-    task: Annotated[str | None, typer.Option(help="Only runs of this task, where there are several.")] = None,
-    arch: Annotated[str, typer.Option(help="Only runs of this network.")] = "lenet",
-    note: Annotated[str, typer.Option(help="Only runs with this note.")] = "",
-    recipe: Annotated[str, typer.Option(help="Recipe of methods without a + behind their names.")] = "common",
-    steps: Annotated[int | None, typer.Option(help="Only runs of this length, where there are several.")] = None,
-    at: Annotated[int | None, typer.Option(help="Compare after so many steps of the runs, not at their end.")] = None,
-    varied: Annotated[str, typer.Option(help="What the seed changed: all, or order.")] = "all",
-) -> None:
-    """Difference of two methods over the seeds that both have, with its 95 % interval."""
-    from residapt_bench.report.paired import paired_difference
-    from residapt_bench.report.picked import compare_variants, picked_text
-
-    records = records_of([name])
-    if picked:
-        text = picked_text(compare_variants(records, first, second), picked)
+    view = View(markdown, out, methods, arch, note, task, score, data, cache)
+    if kind in WITHOUT_RECORDS:
+        WITHOUT_RECORDS[kind](view)
+    elif kind not in (*KINDS, *OTHER_RECORDS):
+        kinds = ", ".join((*KINDS, *OTHER_RECORDS, *WITHOUT_RECORDS))
+        raise ConfigError(f"there is no report '{kind}'; reports: {kinds}.")
+    elif not names:
+        raise ConfigError(f"report '{kind}' needs the name of an experiment, or a JSONL file of records.")
+    elif kind in OTHER_RECORDS:
+        OTHER_RECORDS[kind](names, view)
     else:
-        text = paired_difference(
-            records, first, second, task=task, arch=arch, note=note, recipe=recipe, steps=steps, at=at, varied=varied
-        ).text()
-    console.print(text, highlight=False, soft_wrap=True)
-
-
-def _kind(records: list[Record]) -> str:
-    kinds = {record.plan.setup.kind for record in records}
-    if len(kinds) != 1:
-        raise ConfigError(f"the records are of {', '.join(sorted(kinds)) or 'no benchmark'}: give those of one.")
-    return kinds.pop()
+        KINDS[kind](records_of(names), view)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from residapt.cli.app import console
 from residapt.cli.options import AddressOption, EngineOption, JobsOption
 from residapt.errors import ConfigError
 from residapt_bench.cli.group import CACHE, RESULTS, Cache, DataRoot, app, data_root, experiment_path, records_path
@@ -18,12 +19,20 @@ def run(
         list[str], typer.Argument(help="TOML files, or names of those in benchmarks/experiments; one after the other.")
     ],
     data: DataRoot = None,
-    only: Annotated[str, typer.Option(help="Some of its methods, separated by commas.")] = "",
+    only: Annotated[str, typer.Option(help="Some of its methods or recipes, separated by commas.")] = "",
     seeds: Annotated[str, typer.Option(help="Some of its seeds, separated by commas.")] = "",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change one setting: key=value.")] = None,
     engine: EngineOption = "local",
     jobs: JobsOption = None,
     address: AddressOption = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep-networks",
+            help="Afterwards keep the chosen source network and the oracle's beside the experiments, for other "
+            "machines.",
+        ),
+    ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only list the runs that have no record.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSONL file of the records.")] = None,
     cache: Cache = CACHE,
@@ -34,15 +43,20 @@ def run(
     from residapt.settings import merged
     from residapt_bench.experiment_file import read_experiment
     from residapt_bench.progress import write_line
+    from residapt_bench.proving_ground.grid import GroundExperiment, is_ground, read_ground_experiment, run_ground
     from residapt_bench.runner import pending, run_plans
 
     changed: dict[str, object] = {}
     for text in changes or ():
         changed = merged(changed, parse_override(text))
     paths = [experiment_path(name) for name in names]
-    experiments = [read_experiment(path).only(listed(only), numbers(seeds)) for path in paths]
+    readers = [read_ground_experiment if is_ground(path) else read_experiment for path in paths]
+    experiments = [read(path).only(listed(only), numbers(seeds)) for read, path in zip(readers, paths, strict=True)]
     for path, experiment in zip(paths, experiments, strict=True):
         records = out or records_path(str(path))
+        if isinstance(experiment, GroundExperiment):
+            run_ground(experiment, changed, records, data_root(data), cache, dry=dry)
+            continue
         plans = experiment.plans(changed, RESULTS)  # now, as it may read the records of the experiment before
         if dry:
             for plan in pending(plans, records):
@@ -50,26 +64,24 @@ def run(
             continue
         workers = make_engine(engine, jobs=jobs, address=address)
         run_plans(plans, out=records, root=data_root(data), cache=cache, engine=workers)
+        if keep:
+            _keep_networks(str(records), cache)
 
 
-@app.command(epilog="Example: residapt bench keep paper-networks --cache run-bench")
-def keep(
-    name: Annotated[str, typer.Argument(help="Experiment of short runs that a network is chosen from.")],
-    task: Annotated[str, typer.Option(help="Pair of domains.")] = "svhn-mnist",
-    cache: Cache = CACHE,
-) -> None:
-    """Keep the chosen source network and the oracle's beside the experiments: other machines start from them."""
-    from residapt.cli.app import console
+def _keep_networks(name: str, cache: Path) -> None:
+    """Keep the network that the label-free rule chooses for each pair, and the one that labels choose."""
     from residapt.errors import DataError
     from residapt_bench.cli.group import records_of
     from residapt_bench.digits.network_choice import choose_network
     from residapt_bench.source_networks import keep_network
 
     records = records_of([name])
-    for choice in (choose_network(records, task), choose_network(records, task, by="labels")):
-        if choice.sha256 is None:
-            raise DataError(f"the records of '{name}' do not say which weights seed {choice.seed} has.")
-        console.print(f"Kept {keep_network(choice.sha256, cache)} ({choice.by}, seed {choice.seed})", highlight=False)
+    for task in sorted({record.plan.task for record in records}):
+        for choice in (choose_network(records, task), choose_network(records, task, by="labels")):
+            if choice.sha256 is None:
+                raise DataError(f"the records of '{name}' do not say which weights seed {choice.seed} has.")
+            kept = keep_network(choice.sha256, cache)
+            console.print(f"Kept {kept} ({task}, {choice.by}, seed {choice.seed})", highlight=False)
 
 
 def listed(text: str) -> list[str]:

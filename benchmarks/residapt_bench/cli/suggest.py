@@ -25,10 +25,17 @@ def suggest(
     """Fifty suggested labels against fifty random ones on three pairs of the proving ground; runs what is missing."""
     from residapt_bench.cli.run import listed, numbers
     from residapt_bench.progress import write_line
-    from residapt_bench.proving_ground.suggest import SEEDS, TASKS, read_suggest_records, run_missing, suggest_table
+    from residapt_bench.proving_ground.suggest import (
+        CHOICE,
+        SEEDS,
+        TASKS,
+        read_suggest_records,
+        run_missing,
+        suggest_table,
+    )
 
     if not table:
-        for one in run_missing(listed(only) or TASKS, numbers(seeds) or SEEDS, out, data_root(data), cache):
+        for one in run_missing(listed(only) or TASKS, numbers(seeds) or SEEDS[CHOICE], out, data_root(data), cache):
             text = f"no labels {one.unlabelled:.1f} %, random {one.random:.1f} %, suggested {one.suggested:.1f} %"
             write_line(f"{one.task} seed {one.seed}: {text}", out.with_suffix(".log"))
     console.print(suggest_table(read_suggest_records(out)), markup=False, highlight=False, soft_wrap=True)

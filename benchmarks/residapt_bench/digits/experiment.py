@@ -111,7 +111,7 @@ def source_training(recipe: Recipe) -> SourceTraining:
         return SourceTraining(steps=0)
     loop = recipe.source
     return SourceTraining(
-        steps=loop.steps, batch_size=loop.batch_size, lr=loop.network.lr, weight_decay=loop.network.weight_decay
+        steps=loop.steps, batch_size=loop.batch_size, lr=loop.network.lr, weight_decay=loop.weight_decay
     )
 
 

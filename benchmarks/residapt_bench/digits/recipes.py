@@ -38,25 +38,26 @@ class Recipe:
 
 
 def _adam(steps: int, batch: int, lr: float, beta1: float, weight_decay: float = 0.0) -> TrainConfig:
-    network = GroupConfig(lr=lr, weight_decay=weight_decay)
-    other = GroupConfig(lr=lr)
+    group = GroupConfig(lr=lr)
     return TrainConfig(
         steps=steps,
         batch_size=batch,
         optimizer="adam",
         beta1=beta1,
-        network=network,
-        transform=other,
-        adversary=other,
+        weight_decay=weight_decay,
+        network=group,
+        transform=group,
+        adversary=group,
     )
 
 
 def _sgd(steps: int, batch: int, lr: float, weight_decay: float = 0.0) -> TrainConfig:
-    group = GroupConfig(lr=lr, weight_decay=weight_decay)
+    group = GroupConfig(lr=lr)
     return TrainConfig(
         steps=steps,
         batch_size=batch,
         optimizer="sgd",
+        weight_decay=weight_decay,
         network=group,
         transform=group,
         adversary=group,

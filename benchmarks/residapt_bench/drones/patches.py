@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residapt.data.decode import decode_image, list_images
+from residapt.data.decode import decode_image
+from residapt.data.image_files import list_images
 from residapt.errors import DataError
 
 PATCH = 40

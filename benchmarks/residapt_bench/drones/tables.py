@@ -22,10 +22,10 @@ NAMES = {
     "two_stream": "two-stream",
     "rpt_fixed": "RPT, fixed ranks",
     "rpt": "RPT",
-    "rpt+": "RPT, plus",
+    "rpt (plus)": "RPT, plus",
 }
 MOST_LABELS = 200
-SEVERAL_LABELS = ("fine_tune", "rpt", "rpt+")
+SEVERAL_LABELS = ("fine_tune", "rpt", "rpt (plus)")
 
 
 def setup_of(record: Record) -> DroneSetup:
@@ -42,7 +42,7 @@ def main_runs(records: Sequence[Record], method: str, labels: int | None = None)
         for record in records
         if (setup := setup_of(record)).part == "test"
         and labels in (None, setup.labels)
-        and record.plan.full_name == method
+        and record.plan.label == method
         and not record.plan.note
     ]
 
@@ -129,7 +129,7 @@ def tuning_table(records: Sequence[Record]) -> str:
     rows = []
     for record in records:
         if setup_of(record).part == "validation":
-            method = record.plan.full_name
+            method = record.plan.label
             rows.append((NAMES.get(method, method), record.plan.note, f"{record.precision('validation'):.3f}"))
     return markdown(("method", "tried", "AP, validation"), sorted(rows))
 

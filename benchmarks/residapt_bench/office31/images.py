@@ -19,8 +19,9 @@ from torch.nn import functional
 
 from residapt.data.augment import RandomCrop
 from residapt.data.batches import derived_seed
+from residapt.data.decoded import decode_all
 from residapt.data.domains import Labelled
-from residapt.data.folders import ClassFolders, decode_all, scan_source
+from residapt.data.folders import LabelledFiles, scan_source
 from residapt.data.preprocess import to_float
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec, input_spec
@@ -85,7 +86,7 @@ def load_domain(name: str, network: OfficeNetwork, root: Path, cache: Path) -> D
 
 
 def _activations(
-    name: str, network: OfficeNetwork, root: Path, folders: ClassFolders, cache: Path
+    name: str, network: OfficeNetwork, root: Path, folders: LabelledFiles, cache: Path
 ) -> dict[str, Tensor]:
     form = input_spec(network.arch)
     pixels, labels = _pixels(name, network.image_size, folders, form, cache)
@@ -109,7 +110,7 @@ def _activations(
     }
 
 
-def _pixels(name: str, image_size: int, folders: ClassFolders, form: InputSpec, cache: Path) -> tuple[Tensor, Tensor]:
+def _pixels(name: str, image_size: int, folders: LabelledFiles, form: InputSpec, cache: Path) -> tuple[Tensor, Tensor]:
     """All images as uint8, decoded once; the file is as good as the folder it was read from."""
     size = round(image_size * MARGIN)
     path = cache / f"office31-{name}-{size}-{_listing(folders)}.safetensors"
@@ -126,7 +127,7 @@ def _shrunk(images: Tensor, size: int) -> Tensor:
     return small.contiguous(memory_format=torch.channels_last)
 
 
-def _listing(folders: ClassFolders) -> str:
+def _listing(folders: LabelledFiles) -> str:
     lines = [f"{path.relative_to(folders.root)} {path.stat().st_size}" for path in folders.paths]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from residapt.errors import DataError
-from residapt_bench.names import split_plus
 from residapt_bench.office31.experiment import PAIRS
 from residapt_bench.office31.published import PUBLISHED_OFFICE
 from residapt_bench.plan import OfficeSetup
@@ -50,7 +49,7 @@ def office_rows(records: Iterable[Record], *, published: bool = True) -> list[Of
     groups: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for record in records:
         plan = record.plan
-        group = groups.setdefault((plan.note, _setting(record), plan.full_name), {})
+        group = groups.setdefault((plan.note, _setting(record), plan.label), {})
         group.setdefault(plan.task, []).append(record.target)
     ours = [
         OfficeRow(method, f"{OURS}, {setting}{f', {note}' if note else ''}", _frozen(found))
@@ -83,7 +82,7 @@ def _frozen(values: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 
 
 def _place(key: Sequence[str]) -> tuple[int, str]:
-    method = split_plus(key[-1])[0]
+    method = key[-1].partition(" (")[0]
     return (METHODS.index(method) if method in METHODS else len(METHODS), key[-1])
 
 

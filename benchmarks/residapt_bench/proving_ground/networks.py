@@ -22,7 +22,7 @@ INPUT = {
     "resnet50": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
 """Mean and standard deviation that the weights were trained with."""
-_SPECS = {
+SPECS = {
     "efficientnet_lite0": "timm:tf_efficientnet_lite0",
     "resnet50": "residapt_bench.original_resnet:original_resnet50",
 }
@@ -41,14 +41,14 @@ def _build(pair: ProvingPair) -> nn.Module:
         return nn.Sequential(nn.Linear(pair.channels, 256), nn.ReLU(), nn.Linear(256, classes))
     if kind == "conv1d":
         return SeriesNet(pair.channels, classes)
-    if kind in _SPECS:
+    if kind in SPECS:
         return deep_network(kind, pair.root, classes, pair.image_size)
     return build_model(kind, num_classes=classes, in_channels=pair.channels, image_size=pair.image_size)
 
 
 def deep_network(kind: str, root: Path, classes: int, image_size: int | None) -> nn.Module:
     """A network with ImageNet's weights and a new classifier."""
-    return build_model(_SPECS[kind], num_classes=classes, image_size=image_size, weights=root / WEIGHTS[kind])
+    return build_model(SPECS[kind], num_classes=classes, image_size=image_size, weights=root / WEIGHTS[kind])
 
 
 class SeriesNet(nn.Module):

@@ -116,7 +116,7 @@ class PairSpec:
 
     @property
     def classes_differ(self) -> bool:
-        """Whether the target lacks classes or has others, which a user should be told."""
+        """Whether the target lacks classes or has others, which a note should say."""
         return self.variant in ("partial", "open")
 
 

@@ -9,7 +9,7 @@ from residapt_bench.record import Record
 
 
 class RunGroup(NamedTuple):
-    """What such runs have in common. Variants of the settings are told apart by ``note``."""
+    """What such runs have in common. Variants of the settings are distinguished by ``note``."""
 
     task: str
     arch: str

@@ -33,9 +33,9 @@ def bench_page(records: Sequence[Record], title: str) -> Html:
 def _table(records: Sequence[Record]) -> Html:
     columns = [Column(name, number=name not in WORDS) for name in HEADINGS]
     unofficial = any(not record.data.official for record in records)
-    remark = "Some data files were not the published ones, byte for byte; the records say which." if unofficial else ""
+    comment = "Some data files were not the published ones, byte for byte; the records say which." if unofficial else ""
     protocol = "Last iterate; target labels were used for the final evaluation only. An empty cell has no run."
-    return join([table(columns, [row.cells() for row in rows_of(records)]), tag("p", f"{protocol} {remark}")])
+    return join([table(columns, [row.cells() for row in rows_of(records)]), tag("p", f"{protocol} {comment}")])
 
 
 def _alike(records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:

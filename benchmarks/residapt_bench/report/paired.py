@@ -55,6 +55,7 @@ def paired_difference(
     arch: str | None = None,
     note: str = "",
     recipe: str = "common",
+    recipe_of_second: str = "",
     steps: int | None = None,
     at: int | None = None,
     varied: str = "all",
@@ -63,20 +64,18 @@ def paired_difference(
 
     ``varied`` says what a seed changed: everything (warm start, start, order), or the order alone.
 
-    A ``+`` behind a method's name stands for the recipe plus, and ``:`` introduces a note of its runs instead of
-    ``note`` (``rpt:by reversal``). Only runs of the same length are paired; ``steps`` says
-    of which where there are several, ``task`` of which pair of domains. The source network itself is compared with any.
+    ``:`` behind a method's name introduces a note of its runs instead of ``note`` (``rpt:by reversal``). ``recipe`` is
+    that of both unless the second has another. Only runs of the same length are paired; ``steps`` says of which where
+    there are several, ``task`` of which pair of domains. The source network itself is compared with any.
     ``at`` compares the runs after so many of their steps, where their curves have that point, not at their end.
     """
     chosen = [
         record
         for record in records
-        if arch in (None, record.plan.arch)
-        and task in (None, record.plan.task)
-        and record.plan.varied == varied
-        and record.plan.recipe in (recipe, "plus")
+        if arch in (None, record.plan.arch) and task in (None, record.plan.task) and record.plan.varied == varied
     ]
-    one, other = (_runs_of(chosen, *_name_and_note(given, note)) for given in (first, second))
+    one = _runs_of(chosen, *_name_and_note(first, note), recipe)
+    other = _runs_of(chosen, *_name_and_note(second, note), recipe_of_second or recipe)
     for option in ("task", "arch"):
         names = {getattr(record.plan, option) for record in (*one, *other)}
         if len(names) > 1:
@@ -109,8 +108,9 @@ Scores = dict[int, dict[int, _Run]]
 """By number of steps and seed."""
 
 
-def _runs_of(records: Iterable[Record], name: str, note: str) -> list[Record]:
-    return [record for record in records if (record.plan.full_name, record.plan.note) == (name, note)]
+def _runs_of(records: Iterable[Record], name: str, note: str, recipe: str) -> list[Record]:
+    asked = (name, note, recipe)
+    return [run for run in records if (run.plan.method, run.plan.note, run.plan.recipe) == asked]
 
 
 def _scores(records: Iterable[Record], at: int | None) -> Scores:

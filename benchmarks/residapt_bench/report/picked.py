@@ -69,9 +69,9 @@ class Comparison:
         return PairedDifference(self.first.method, self.second.method, found)
 
 
-def compare_variants(records: Iterable[Record], first: str, second: str) -> Comparison:
+def compare_variants(records: Iterable[Record], first: str, second: str, recipe: str = "common") -> Comparison:
     """Both methods' variants; an error where one has variants that the other has not."""
-    kept = list(records)
+    kept = [record for record in records if record.plan.recipe == recipe]
     found = Comparison(_variants(kept, first), _variants(kept, second))
     if not found.seeds:
         raise DataError(f"'{first}' and '{second}' have no seed in common.")
@@ -89,7 +89,7 @@ def _variants(records: Sequence[Record], name: str) -> Variants:
     runs: dict[int, dict[str, Record]] = {}
     for record in records:
         plan = record.plan
-        if plan.full_name == name:
+        if plan.method == name:
             variants = runs.setdefault(plan.seed, {})
             if plan.note in variants:
                 raise DataError(

@@ -47,7 +47,7 @@ def make_record(kind: str, method: str, scores: dict[str, Score], *, steps: int,
     accuracy = next(iter(scores.values())).accuracy
     return Record(
         **{
-            "key": f"{plan.task} {plan.full_name} {plan.seed} {plan.note} {steps} {accuracy}",
+            "key": f"{plan.task} {plan.label} {plan.seed} {plan.note} {steps} {accuracy}",
             "plan": plan,
             "scores": scores,
             "ranks": BeforeAfter(before=before, after=after),

@@ -11,7 +11,7 @@ from PIL import Image
 from bench_support.drone_photographs import write_photographs
 from bench_support.records import digit_record, drone_record, office_record
 from bench_support.small_digits import small_digits
-from residapt_bench.cli import app
+from residapt_bench.cli import app, group
 from residapt_bench.cli.report import KINDS
 from residapt_bench.digits.network_choice import RULE_PAIRS
 from residapt_bench.drones.patches import FOLDERS
@@ -63,6 +63,13 @@ def test_there_are_at_most_eight_commands_and_each_has_an_example() -> None:
     assert all("Example: residapt bench" in (command.epilog or "") for command in commands)
 
 
+def test_a_new_experiment_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "EXPERIMENTS", tmp_path)
+    (tmp_path / "mine.toml").write_text(DIGITS)
+    found = bench("run", "mine", "--dry-run", "--out", str(tmp_path / "none.jsonl")).splitlines()
+    assert found == [f"mnist-usps {method} seed {seed}" for seed in (0, 1) for method in ("source_only", "rpt")]
+
+
 def test_an_experiment_runs_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     file, out = tmp_path / "tiny.toml", tmp_path / "r.jsonl"
     file.write_text(DIGITS)
@@ -96,7 +103,7 @@ def test_uav_and_the_standin_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert f"{task} rpt 2 labels seed 0: target_test AP" in text
         assert "validation AP" in text
         assert [json.loads(line)["labelled"] for line in out.read_text().splitlines()] == [0, 2, 2]
-    assert "| brightness |" in bench("sheet", *places, "-o", str(tmp_path / "s.png"))
+    assert "| brightness |" in bench("report", "sheet", *places, "-o", str(tmp_path / "s.png"))
     assert (tmp_path / "s.png").is_file()
 
 

@@ -29,7 +29,7 @@ def test_every_combination_is_a_setting():
 
 def test_too_many_layers_are_refused():
     deep = nn.Sequential(*[nn.Linear(2, 2) for _ in range(13)])
-    with pytest.raises(ConfigError, match="13 layers, that is 8192 combinations"):
+    with pytest.raises(ConfigError, match=r"\b13\b.*\b8192\b"):
         layer_combinations(deep)
 
 

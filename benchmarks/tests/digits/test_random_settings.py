@@ -28,7 +28,7 @@ def test_rates_and_weights_cover_their_ranges_evenly_by_order_of_magnitude() -> 
 
 
 def test_every_draw_is_a_valid_variant_that_two_methods_share() -> None:
-    runs = RunSet(tasks=("svhn-mnist",), methods=("dann_flip+", "rpt+"), seeds=(7,), random=12)
+    runs = RunSet(tasks=("svhn-mnist",), methods=("dann_flip", "rpt"), recipes=("plus",), seeds=(7,), random=12)
     plans = ExperimentFile(title="random", runs=(runs,)).plans()
     assert len(plans) == 24
     for one, other in zip(plans[::2], plans[1::2], strict=True):

@@ -90,7 +90,7 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train-images"):
         read_mnist(tmp_path, "train")
     images.write_bytes((tmp_path / "train-labels-idx1-ubyte").read_bytes() * 9)
-    with pytest.raises(DataError, match="2049 instead of 2051"):
+    with pytest.raises(DataError, match=r"2049.*2051"):
         read_mnist(tmp_path, "train")
     (tmp_path / "train_32x32.mat").write_bytes(b"no such format")
     with pytest.raises(DataError, match="train_32x32"):

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from residapt.methods.recipes import RECIPES
 from residapt_bench.digits.recipes import COMMON, PLUS, recipe_for
-from residapt_bench.names import full_name, named, split_plus
-
-
-def test_a_plus_behind_a_method_is_the_recipe() -> None:
-    assert split_plus("rpt+") == ("rpt", True)
-    assert split_plus("dann_flip") == ("dann_flip", False)
-    assert (full_name("rpt", "plus"), full_name("rpt", "common")) == ("rpt+", "rpt")
-    assert (named("dann_flip+"), named("rpt")) == ({"method": "dann_flip", "recipe": "plus"}, {"method": "rpt"})
 
 
 def test_a_recipe_changes_what_it_names_and_nothing_else() -> None:

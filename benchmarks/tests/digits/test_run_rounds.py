@@ -13,13 +13,13 @@ from residapt.train import TrainConfig
 from residapt_bench.experiment import execute
 from residapt_bench.plan import Plan
 
-PRIOR = {"kind": "estimated", "warmup": 0, "every": 1, "smoothing": 0}
+PRIOR = {"kind": "estimated", "warmup": 0, "smoothing": 0}
 
 
 @pytest.fixture(autouse=True)
 def _every_estimate_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few images say little about class frequencies; here they are believed all the same."""
-    for name, value in {"cautious": False, "max_condition": 1e12, "min_ess": 0.0}.items():
+    for name, value in {"every": 1, "cautious": False, "max_condition": 1e12, "min_ess": 0.0}.items():
         monkeypatch.setattr(PriorConfig, name, value)
     monkeypatch.setattr(SearchConfig, "settled", 1e-9)
 

@@ -54,9 +54,10 @@ def plans(*methods: str, labels: tuple[int, ...] = (200,), **more: Any) -> list[
     return ExperimentFile(title="drones", runs=tuple(sets)).plans()
 
 
-@pytest.mark.parametrize("method", NAMES)
-def test_every_method_gives_a_whole_record(method: str, data: DetectionData, tmp_path: Path) -> None:
-    record = execute(plans(method, labels=(4,))[0], root=tmp_path, cache=tmp_path)
+@pytest.mark.parametrize("label", NAMES)
+def test_every_method_gives_a_whole_record(label: str, data: DetectionData, tmp_path: Path) -> None:
+    method, _, recipe = label.removesuffix(")").partition(" (")
+    record = execute(plans(method, recipes=(recipe or "common",), labels=(4,))[0], root=tmp_path, cache=tmp_path)
     assert record.labelled == (0 if method == "source_only" else 4)
     assert {name: (score.positives, score.negatives) for name, score in record.scores.items()} == {
         "target_test": (3, 9),
@@ -70,14 +71,14 @@ def test_every_method_gives_a_whole_record(method: str, data: DetectionData, tmp
 
 
 def test_plus_is_a_run_of_its_own(data: DetectionData, tmp_path: Path) -> None:
-    plan, common = plans("rpt+", "rpt", labels=(4,))
+    common, plan = plans("rpt", recipes=("common", "plus"), labels=(4,))
     assert (plan.method, plan.recipe, common.recipe) == ("rpt", "plus", "common")
     assert (plan.settings.prior.kind, plan.settings.consistency.kind) == ("estimated", "fixmatch")
     made = [execute(each, root=tmp_path, cache=tmp_path) for each in (plan, common)]
     assert len(list(tmp_path.glob("source-uavnet-*.safetensors"))) == 1
     execute(plan.model_copy(update={"standardise": True}), root=tmp_path, cache=tmp_path)
     assert len(list(tmp_path.glob("source-uavnet-*.safetensors"))) == 2  # standardised images: another network
-    assert [len(main_runs(made, name)) for name in ("rpt+", "rpt")] == [1, 1]
+    assert [len(main_runs(made, name)) for name in ("rpt (plus)", "rpt")] == [1, 1]
 
 
 def test_the_source_network_needs_no_labels_and_is_one_run(data: DetectionData) -> None:

@@ -156,17 +156,17 @@ def test_the_recipe_is_the_papers_deep_setting() -> None:
 
 
 def test_plus_is_the_recipe_of_beyond_on_views_of_the_images(root: Path, cache: Path) -> None:
-    plan, common = plans("rpt+", "rpt")
+    common, plan = plans("rpt", recipes=("common", "plus"))
     assert (plan.method, plan.recipe, plan.standardise) == ("rpt", "plus", False)
     assert (common.method, common.recipe, common.standardise) == ("rpt", "common", False)
-    assert plans("rpt+", set={**SHORT, "model": {"standardise": True}})[0].standardise
+    assert plans("rpt", recipes=("plus",), set={**SHORT, "model": {"standardise": True}})[0].standardise
     parts = plan.settings
     assert (parts.prior.kind, parts.information.weight, parts.discrepancy.end) == ("estimated", 1.0, 0.5)
     assert (parts.consistency.kind, parts.consistency.view) == ("fixmatch", "drawn")
     assert parts.discrepancy.hidden == common.settings.discrepancy.hidden == (1024, 1024)
-    assert plans("rpt+", set={"information": {"weight": 0.5}})[0].settings.information.weight == 0.5
+    assert plans("rpt", recipes=("plus",), set={"information": {"weight": 0.5}})[0].settings.information.weight == 0.5
     records = [execute(each, root=root, cache=cache) for each in (plan, common)]
-    assert [row.method for row in office_rows(records, published=False)] == ["rpt", "rpt+"]
+    assert [row.method for row in office_rows(records, published=False)] == ["rpt", "rpt (plus)"]
 
 
 def test_standardised_images_are_so_before_the_frozen_stages(root: Path) -> None:

@@ -41,7 +41,9 @@ def test_only_seeds_of_both_and_only_the_asked_runs_count():
     found = paired_difference(records, "rpt", "dann_flip", arch="lenet")
     assert found.differences == {0: 1.0}
     assert found.interval() is None
-    assert paired_difference(records, "rpt", "dann_flip+", arch="lenet").differences == {0: 70.0}
+    assert paired_difference(records, "rpt", "dann_flip", arch="lenet", recipe_of_second="plus").differences == {
+        0: 70.0
+    }
 
 
 def test_a_method_can_bring_the_note_of_its_runs():

@@ -34,7 +34,7 @@ def row(table: str, name: str) -> list[str]:
 
 def test_the_committed_page_is_what_the_records_give() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert fill_in(text, all_parts(read_lab(EXPERIMENTS, RESULTS)), PAGE.name) == text, "residapt bench paper -o PAGE"
+    assert fill_in(text, all_parts(read_lab(EXPERIMENTS, RESULTS)), PAGE.name) == text, "bench report paper -o PAGE"
 
 
 def test_without_records_every_table_is_there_and_empty(empty: Lab) -> None:

@@ -151,7 +151,7 @@ def test_records_are_appended_as_json(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_unknown_case_is_named_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no case 'alexnet'.*lenet, svhnet, resnet50"):
+    with pytest.raises(ConfigError, match=r"'alexnet'.*lenet, svhnet, resnet50"):
         run_speed(("lenet", "alexnet"), 3, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
     assert find_case("resnet50").size == 8

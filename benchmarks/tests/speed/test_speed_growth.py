@@ -60,7 +60,7 @@ def test_points_are_appended_one_by_one(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_unknown_axis_is_named_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no axis 'width'.*rank, batch, depth"):
+    with pytest.raises(ConfigError, match=r"'width'.*rank, batch, depth"):
         run_growth(["rank", "width"], pixels=64, rounds=1, out=tmp_path / "g.jsonl")
     assert not (tmp_path / "g.jsonl").exists()
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from residapt.cli.app import app, console
-from residapt.cli.result import result_lines, show_lines
+from residapt.cli.app import app
+from residapt.cli.options import JsonOption, QuietOption, progress_console
+from residapt.cli.result import show_lines, show_summary
 
 if TYPE_CHECKING:
     from residapt.run import AdaptedRun
@@ -26,7 +27,13 @@ def _option(*names: str, help: str, panel: str) -> Any:
 @app.command(epilog=EXAMPLE)
 def adapt(
     source: Annotated[
-        Path | None, _option("--source", "-s", help="Folder with one folder of images for each class.", panel=DATA)
+        Path | None,
+        _option(
+            "--source",
+            "-s",
+            help="Labelled images: folder of class folders, or CSV file (path,class).",
+            panel=DATA,
+        ),
     ] = None,
     target: Annotated[
         Path | None, _option("--target", "-t", help="Folder of unlabelled images, at any depth.", panel=DATA)
@@ -37,7 +44,8 @@ def adapt(
     ] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="New folder for the result.", panel=RESULT)] = None,
     evaluate: Annotated[
-        Path | None, _option("--evaluate", help="Labelled folder to score at the end; never trained on.", panel=DATA)
+        Path | None,
+        _option("--evaluate", help="Like --source; scored at the end, never trained on.", panel=DATA),
     ] = None,
     positive: Annotated[
         str | None, _option("--positive", help="Positive class for average precision.", panel=DATA)
@@ -70,10 +78,14 @@ def adapt(
     ] = None,
     recipe: Annotated[
         str | None,
-        _option("--recipe", help="Named set of settings: paper, plus.", panel=TRAINING),
+        _option("--recipe", help="Named set of settings: default, paper, plus.", panel=TRAINING),
     ] = None,
     steps: Annotated[
         int | None, _option("--steps", help="Steps of adaptation; chosen if not given.", panel=TRAINING)
+    ] = None,
+    restarts: Annotated[
+        int | None,
+        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
     ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
@@ -87,6 +99,9 @@ def adapt(
         bool,
         _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
     ] = False,
+    dry_run: Annotated[
+        bool, _option("--dry-run", help="Only show what would be done, and how long it takes.", panel=RESULT)
+    ] = False,
     resume: Annotated[Path | None, _option("--resume", help="Continue a stopped run.", panel=RESULT)] = None,
     trust_code: Annotated[
         bool,
@@ -99,11 +114,15 @@ def adapt(
     changes: Annotated[
         list[str] | None, _option("--set", help="Change one setting: key=value. Repeatable.", panel=TRAINING)
     ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
     from residapt.errors import ConfigError
-    from residapt.run.checks import check_output, check_places
+    from residapt.run.checks import check_settings
+    from residapt.run.scan import scan_places
+    from residapt.trust import refuse_code
 
     given = {
         "data.source": source,
@@ -121,6 +140,7 @@ def adapt(
         "method": method,
         "recipe": recipe,
         "train.steps": steps,
+        "restarts": restarts,
         "device": device,
         "seed": seed,
         "select": select,
@@ -128,50 +148,67 @@ def adapt(
     }
     options = {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v is not None}
     if resume is not None:
-        if out is not None or config is not None:
-            raise ConfigError("--resume uses the run's own folder and settings: leave out -o and --config.")
+        if out is not None or config is not None or dry_run:
+            raise ConfigError("--resume uses the run's own folder and settings: leave out -o, --config and --dry-run.")
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
-        _resume(resume, options, changes or (), **more)
+        _resume(resume, options, changes or (), quiet, as_json, **more)
         return
-    if out is None:
+    if out is None and not dry_run:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
     settings = load_config(config, changes or (), options=options)
-    check_places(settings)
-    check_output(out)
+    # A spec that was typed is the user's own word; one in a file may be anybody's.
+    trusted = trust_code or typed_spec(model, changes or ())
+    refuse_code(settings.model.spec, where="the configuration", trust_code=trusted)
+    check_settings(settings, out=out)
+    scanned = scan_places(settings.data)
 
     from residapt.run import Request, run_request
 
     request = Request(
         config=settings,
         out=out,
-        console=console,
+        console=progress_console(quiet=quiet, as_json=as_json),
         tensorboard=tensorboard,
         keep_checkpoints=keep_checkpoints,
-        # A spec that was typed is the user's own word; one in a file may be anybody's.
-        trust_code=trust_code or typed_spec(model, changes or ()),
+        trust_code=trusted,
+        scanned=scanned,
     )
-    show_result(run_request(request), out)
+    if dry_run:
+        from residapt.run.plan import plan_lines
+        from residapt.run.prepare import prepare
+
+        show_lines(plan_lines(prepare(request), out))
+    else:
+        show_result(run_request(request), as_json=as_json)
 
 
-def _resume(path: Path, options: Mapping[str, Any], changes: Sequence[str], **more: Any) -> None:
+def _resume(
+    path: Path, options: Mapping[str, Any], changes: Sequence[str], quiet: bool, as_json: bool, **more: Any
+) -> None:
     """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.
     """
-    from residapt.run import Request, accept, recorded_config, run_request
-    from residapt.run.select import reopened_config
+    from residapt.run.recorded import recorded_config, reopened_config
     from residapt.storage.run_directory import RunDirectory
 
-    if RunDirectory.open(path).summary.exists() and options.keys() <= {"force"} and not changes:
+    finished = RunDirectory.open(path).summary.exists() and not changes
+    if finished and options.keys() <= {"force"}:
+        from residapt.run.decision import accept
+
         summary = accept(path) if options else _finished(path)
-        show_lines([f"Run {path} has finished already.", *result_lines(summary, path)])
+        show_summary(summary, path, as_json=as_json, first=[f"Run {path} has finished already."])
         return
-    if RunDirectory.open(path).summary.exists() and options.keys() == {"select"} and not changes:
+    if finished and options.keys() == {"select"}:
         settings, more = reopened_config(path, options), {**more, "keep_checkpoints": True}
     else:
         settings = recorded_config(path, changes, options)
-    request = Request(config=settings, out=path, resume=True, console=console, **more)
-    show_result(run_request(request), path)
+
+    from residapt.run import Request, run_request
+
+    progress = progress_console(quiet=quiet, as_json=as_json)
+    request = Request(config=settings, out=path, resume=True, console=progress, **more)
+    show_result(run_request(request), as_json=as_json)
 
 
 def _finished(path: Path) -> RunSummary:
@@ -196,7 +233,7 @@ def _patterns(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def show_result(run: AdaptedRun, out: Path) -> None:
+def show_result(run: AdaptedRun, *, as_json: bool = False) -> None:
     """The result of a run, in one process only."""
-    if run.setup.engine.is_main:
-        show_lines(result_lines(run.summary, out))
+    if run.setup.engine.is_main and run.directory is not None:
+        show_summary(run.summary, run.directory.path, as_json=as_json)

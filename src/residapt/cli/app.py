@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,11 +21,14 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
+    epilog="Exit codes: 0 done, 1 a check failed or a program error, 2 bad input, 130 stopped by Ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 console = Console(stderr=False)
+"""Results."""
 messages = Console(stderr=True)
+"""Progress and notes; ``--quiet`` silences it."""
+errors = Console(stderr=True)
 
 
 def _version(asked: bool) -> None:
@@ -39,9 +46,34 @@ def root(
     """Adapt a network to a new domain, with few or no labels there."""
 
 
+def show_json(result: Any) -> None:
+    """The result as JSON on the standard output, for ``--json``."""
+    from pydantic_core import to_jsonable_python
+
+    typer.echo(json.dumps(to_jsonable_python(result), indent=1))
+
+
+class _Warnings(logging.Handler):
+    """Warnings of the library, one line each among the messages."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it."""
+        messages.print(f"note: {record.getMessage()}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    logger, handler = logging.getLogger("residapt"), _Warnings(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 def show_error(error: ResidaptError) -> None:
     """The message of an error that a user can mend."""
-    messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:
@@ -49,14 +81,16 @@ def main() -> None:
     from residapt.cli import commands
 
     commands.register()
+    messages.quiet = False
     try:
-        app()
+        with _warnings_shown():
+            app()
     except Interrupted as error:
-        messages.print(str(error), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        errors.print(str(error), style="yellow", markup=False, highlight=False, soft_wrap=True)
         sys.exit(128 + error.signal)
     except ResidaptError as error:
         show_error(error)
         sys.exit(2)
     except KeyboardInterrupt:
-        messages.print("stopped.", style="yellow")
+        errors.print("stopped.", style="yellow")
         sys.exit(130)

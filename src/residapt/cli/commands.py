@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from residapt.cli.app import app
+from residapt.cli.app import app, messages
 
 MODULES = (
     "adapt",
@@ -16,6 +16,7 @@ MODULES = (
     "export",
     "inspect",
     "demo",
+    "doctor",
     "settings",
     "report",
     "compare",
@@ -32,5 +33,9 @@ def register() -> None:
         import_module(f"residapt.cli.{name}")
     known = {group.name for group in app.registered_groups}
     for entry in entry_points(group=GROUPS):
-        if entry.name not in known:
+        if entry.name in known:
+            continue
+        try:
             app.add_typer(entry.load(), name=entry.name)
+        except ImportError as error:  # of another package, without which all other commands work
+            messages.print(f"note: the commands 'residapt {entry.name}' cannot be loaded: {error}.", markup=False)

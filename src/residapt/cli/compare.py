@@ -27,11 +27,15 @@ def compare(
 ) -> None:
     """Compare finished runs: accuracy, label-free scores, verdict, size and time."""
     from residapt.errors import DataError
-    from residapt.report.compare import cautions, read_finished, write_comparison
     from residapt.storage.atomic import refuse_existing
+    from residapt.storage.run_directory import RunDirectory
 
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    for path in runs:
+        RunDirectory.open(path)  # before torch is loaded
+    from residapt.report.compare import cautions, read_finished, write_comparison
+
     found: list[FinishedRun] = []
     for path in runs:
         try:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from residapt.cli.app import app, console
-from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, JsonOption, QuietOption, progress_console
 
 if TYPE_CHECKING:
     from residapt.demo import DemoResult
@@ -25,6 +25,8 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run, one after the other.")] = 1,
     methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas.")] = "dann_flip,rpt",
     threads: Annotated[int, typer.Option(min=0, help="Threads for computing; 0 leaves it to torch.")] = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adapt from printed digits drawn by the program to real handwritten digits without labels."""
     import torch
@@ -41,21 +43,22 @@ def demo(
     for name in names:
         check_method(name)
     run = RunDirectory.create(out)
-    console.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
+    progress = progress_console(quiet=quiet, as_json=as_json)
+    progress.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
     results: list[DemoResult] = []
     for number in range(seed, seed + seeds):
         results += run_demo(
             names,
             seed=number,
             callbacks=lambda title, number=number: (  # type: ignore[misc]
-                ProgressBar(title, console),
+                ProgressBar(title, progress),
                 MetricsFile(run.metrics, method=title, seed=number),
             ),
         )
-    _finish(run, results)
+    _finish(run, results, as_json=as_json)
 
 
-def _finish(run: RunDirectory, results: Sequence[DemoResult]) -> None:
+def _finish(run: RunDirectory, results: Sequence[DemoResult], *, as_json: bool) -> None:
     import torch
 
     from residapt.version import __version__
@@ -64,6 +67,9 @@ def _finish(run: RunDirectory, results: Sequence[DemoResult]) -> None:
     stamp = {"environment": {"residapt": __version__, "torch": torch.__version__}}
     lines = [json.dumps({**result.record(), **stamp}) + "\n" for result in results]
     records.write_text("".join(lines), encoding="utf-8")
+    if as_json:
+        show_json([result.record() for result in results])
+        return
     console.print(result_table(results))
     adapted = [result for result in results if result.ranks_before]
     if adapted:

@@ -10,9 +10,21 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from residapt.cli.app import app, console
-from residapt.cli.options import BaseOption, BatchOption, DeviceOption, OverwriteOption, RunArgument, TrustOption
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import (
+    BaseOption,
+    BatchOption,
+    DeviceOption,
+    JsonOption,
+    OverwriteOption,
+    QuietOption,
+    RunArgument,
+    TrustOption,
+)
 from residapt.cli.progress import image_progress, list_unreadable
+from residapt.data.image_files import require_folder
+from residapt.storage.atomic import atomic_file, refuse_existing
+from residapt.storage.run_directory import check_result
 
 if TYPE_CHECKING:
     from residapt.deploy import FolderScores
@@ -24,7 +36,7 @@ _CONFUSIONS = 10
 @app.command("eval", epilog="Example: residapt eval run/ labelled/ -o scores.json")
 def evaluate(
     run: RunArgument,
-    labelled: Annotated[Path, typer.Argument(help="Folder with one folder of images for each class.")],
+    labelled: Annotated[Path, typer.Argument(help="Folder of class folders, or CSV file (path,class).")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all scores into this JSON file.")] = None,
     positive: Annotated[
         str | None,
@@ -38,20 +50,27 @@ def evaluate(
     base: BaseOption = None,
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a run on labelled images: accuracy, classes, confusion matrix, average precision, calibration."""
-    from residapt.deploy import evaluate_folder, load_run
-    from residapt.storage.atomic import atomic_file, refuse_existing
-
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    check_result(run)
+    if not labelled.is_file():
+        require_folder(labelled)
+    from residapt.deploy import evaluate_folder, load_run
+
     deployed = load_run(run, base=base, device=device, trust_code=trust_code)
     with image_progress("scoring") as on_images:
         scores = evaluate_folder(deployed, labelled, batch_size=batch_size, positive=positive, on_images=on_images)
     if out is not None:
         with atomic_file(out, overwrite=overwrite) as temporary:
             temporary.write_text(scores.model_dump_json(indent=1), encoding="utf-8")
-    show_scores(scores)
+    if as_json:
+        show_json(scores)
+    else:
+        show_scores(scores)
     list_unreadable(scores.unreadable)
 
 

@@ -9,6 +9,8 @@ import typer
 
 from residapt.cli.app import app, console
 from residapt.cli.options import BaseOption, OverwriteOption, RunArgument, TrustOption
+from residapt.storage.atomic import refuse_existing
+from residapt.storage.run_directory import check_result
 
 
 @app.command(epilog="Example: residapt export run/ --format onnx -o camera-7.onnx")
@@ -26,9 +28,9 @@ def export(
     trust_code: TrustOption = False,
 ) -> None:
     """Export the selected network for other programs, and check that the file computes the same."""
+    check_result(run)  # before torch is loaded
     from residapt.deploy import FORMATS, default_output, export_run, load_run
     from residapt.errors import ConfigError
-    from residapt.storage.atomic import refuse_existing
 
     if form not in FORMATS:
         raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {form!r}.")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from residapt.cli.app import app, console
-from residapt.cli.options import RunArgument
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import JsonOption, RunArgument
+from residapt.storage.run_directory import check_result
 
 if TYPE_CHECKING:
     from residapt.deploy import Inspection
@@ -19,11 +20,15 @@ LEGEND = (
 
 
 @app.command(epilog="Example: residapt inspect run/")
-def inspect(run: RunArgument) -> None:
+def inspect(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show layers, ranks, parameters and sizes of a run, an adapter or a model file."""
+    check_result(run)  # before torch is loaded
     from residapt.deploy import inspect_run
 
     found = inspect_run(run)
+    if as_json:
+        show_json(found)
+        return
     for line in summary_lines(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.layers:
@@ -64,14 +69,12 @@ def layer_table(found: Inspection) -> Table:
 
 def file_table(found: Inspection) -> Table:
     """Sizes on disk."""
+    from residapt.report.words import megabytes
+
     table = Table("file", title="On disk")
     table.add_column("size", justify="right")
     for name, size in found.files.items():
-        table.add_row(escape(name), _size(size))
+        table.add_row(escape(name), megabytes(size))
     if len(found.files) > 1:
-        table.add_row("all", _size(sum(found.files.values())), style="bold")
+        table.add_row("all", megabytes(sum(found.files.values())), style="bold")
     return table
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"

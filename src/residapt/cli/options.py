@@ -6,7 +6,27 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from residapt.cli.app import console, messages
+
+
+def _be_quiet(quiet: bool) -> bool:
+    messages.quiet = quiet
+    return quiet
+
+
+def progress_console(*, quiet: bool, as_json: bool) -> Console:
+    """Where a long command shows how far it is: not beside JSON, and nowhere if it shall be quiet."""
+    return messages if quiet or as_json else console
+
+
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Only the result and errors: no progress, no notes.", callback=_be_quiet)
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON; progress and notes go to the standard error stream.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="Run directory, adapter folder or model.safetensors.")]
 BatchOption = Annotated[int, typer.Option("--batch-size", min=1, help="Images in memory at a time.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from residapt.cli.app import app, console
+from residapt.cli.app import app, console, show_json
+from residapt.cli.options import JsonOption
+from residapt.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from residapt.storage.summary import RunSummary
@@ -19,19 +21,29 @@ RunOption = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 
 
 @app.command(epilog="Example: residapt accept run/")
-def accept(run: RunOption) -> None:
+def accept(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the adapted network of a finished run, although the guard did not."""
+    RunDirectory.open(run)
     from residapt.run import accept
 
-    show_lines(result_lines(accept(run), run))
+    show_summary(accept(run), run, as_json=as_json)
 
 
 @app.command(epilog="Example: residapt reject run/")
-def reject(run: RunOption) -> None:
+def reject(run: RunOption, as_json: JsonOption = False) -> None:
     """Select the source network of a finished run instead of the adapted one."""
+    RunDirectory.open(run)
     from residapt.run import reject
 
-    show_lines(result_lines(reject(run), run))
+    show_summary(reject(run), run, as_json=as_json)
+
+
+def show_summary(summary: RunSummary, out: Path, *, as_json: bool = False, first: Sequence[str] = ()) -> None:
+    """The result in words, or as the content of ``summary.json``."""
+    if as_json:
+        show_json(summary)
+    else:
+        show_lines([*first, *result_lines(summary, out)])
 
 
 def show_lines(lines: Sequence[str]) -> None:
@@ -50,6 +62,7 @@ def result_lines(summary: RunSummary, out: Path) -> list[str]:
         *_verdict(summary),
         *_disagreement(summary, out),
         *_ranks(summary),
+        *_sizes(out),
         f"Files in {out}: {there}. Open report.html first.",
         *_other_network(summary, out),
         f"Next: residapt predict {shlex.quote(str(out))} images/ -o predictions.csv",
@@ -119,6 +132,23 @@ def _detection(summary: RunSummary) -> list[str]:
         f"Average precision of '{found.positive}' ({found.positives} images against {found.negatives} others): "
         f"{before.detection.average_precision:.3f} with the source network, {found.average_precision:.3f} adapted."
     ]
+
+
+def _sizes(out: Path) -> list[str]:
+    """How large the adapter has become, and how a smaller one is made."""
+    from residapt.report.words import megabytes
+    from residapt.storage import read_config
+
+    run = RunDirectory(out)
+    folder = next((place for place in (run.adapter, run.rejected / run.adapter.name) if place.is_dir()), None)
+    if folder is None:
+        return []
+    config, network = read_config(folder), megabytes(run.source.stat().st_size)
+    size = megabytes(sum(file.stat().st_size for file in folder.iterdir()))
+    if config.base == "reference":
+        return [f"Adapter: {size}, on the source network of {network}, which stays as it is."]
+    carried = f"{len(config.carried)} of the {len(config.tensors)} tensors of the source network"
+    return [f"Adapter: {size}, with {carried} ({network}), which was trained along; --freeze base makes a small one."]
 
 
 def _ranks(summary: RunSummary) -> list[str]:

@@ -16,6 +16,7 @@ from residapt.cli.options import (
     SMALLEST_SEED,
     DeviceOption,
     OverwriteOption,
+    QuietOption,
     TrustOption,
 )
 from residapt.cli.progress import image_progress
@@ -37,15 +38,18 @@ def suggest(
     device: DeviceOption = "auto",
     overwrite: OverwriteOption = False,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Suggest target images to label next: unsure, disputed between the networks, and unlike one another."""
     from residapt.storage.atomic import refuse_existing
     from residapt.storage.run_directory import RunDirectory
-    from residapt.storage.summary import read_summary
 
-    read_summary(RunDirectory.open(run).summary)  # a run that has not finished has nothing to suggest
+    opened = RunDirectory.open(run)
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    from residapt.storage.summary import read_summary
+
+    read_summary(opened.summary)  # a run that has not finished has nothing to suggest
 
     from residapt.deploy.suggest import suggest_images, write_suggestions
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from residapt.cli.adapt import typed_spec
 from residapt.cli.app import app, console, messages
-from residapt.cli.options import AddressOption, EngineOption, JobsOption, TrustOption
+from residapt.cli.options import AddressOption, EngineOption, JobsOption, QuietOption, TrustOption, progress_console
 
 if TYPE_CHECKING:
     from residapt.parallel import Pool
@@ -64,6 +64,7 @@ def tune(
     jobs: JobsOption = None,
     address: AddressOption = None,
     trust_code: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Search over settings without target labels. Each trial is a run of its own."""
     given = {
@@ -77,19 +78,19 @@ def tune(
     }
     options = {key: _plain(value) for key, value in given.items() if value is not None}
     _check_options(out, resume, [config, score, *options, *(changes or ()), *(search or ())])
-    from residapt.parallel import make_engine
-
-    pool = make_engine(engine, jobs=jobs, address=address)
     from residapt.tune.store import StudyFolder, require_optuna
 
-    require_optuna()
     settings = (
         _new_settings(search, score, trials, config, options, changes)
         if resume is None
         else _recorded_settings(StudyFolder(resume), trials)
     )
+    require_optuna()
+    from residapt.parallel import make_engine
+
+    pool = make_engine(engine, jobs=jobs, address=address)
     typed = resume is None and typed_spec(model, changes or ())
-    show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed))
+    show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed, quiet))
 
 
 def _check_options(out: Path | None, resume: Path | None, others: list[Any]) -> None:
@@ -115,11 +116,15 @@ def _new_settings(
 ) -> StudyConfig:
     """The settings of a new study: the file's, then the options', then those of ``--set``."""
     from residapt.config import from_dotted, load_config, read_toml
+    from residapt.run.checks import check_settings
     from residapt.settings import merged
+    from residapt.tune.search import parse_search
     from residapt.tune.store import StudyConfig
 
     base = merged({} if file is None else read_toml(file), from_dotted(options))
     config = load_config(None, changes or (), base)
+    parse_search(search or (), config)
+    check_settings(config)
     values = {"search": tuple(search or ()), "score": score, "trials": trials}
     given = {name: value for name, value in values.items() if value is not None}
     return StudyConfig.parse({**given, "config": config.model_dump(mode="json", exclude_unset=True)})
@@ -130,18 +135,19 @@ def _recorded_settings(folder: StudyFolder, trials: int | None) -> StudyConfig:
     return settings if trials is None else settings.model_copy(update={"trials": trials})
 
 
-def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trust_code: bool) -> Study:
+def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trust_code: bool, quiet: bool) -> Study:
     from residapt.config import Config
     from residapt.run import Request
     from residapt.tune.study import tune as search_over
 
+    progress = progress_console(quiet=quiet, as_json=False)
     config = Config.parse(settings.config, where="study.toml" if resume else "configuration")
     request = Request(
         config=config,
         source=config.data.source,
         target=config.data.target,
         out=out,
-        console=console,
+        console=progress,
         trust_code=trust_code,
     )
     return search_over(
@@ -149,7 +155,7 @@ def _run(settings: StudyConfig, out: Path | None, resume: bool, pool: Pool, trus
         settings,
         resume=resume,
         pool=pool,
-        on_trial=lambda trial: _say(_line(trial)),
+        on_trial=lambda trial: progress.print(_line(trial), markup=False, highlight=False, soft_wrap=True),
         on_retry=lambda message: messages.print(message, style="yellow", markup=False, highlight=False, soft_wrap=True),
     )
 

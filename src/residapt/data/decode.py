@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,14 +12,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from residapt.errors import ConfigError, DataError
-
-# Pillow alone does not read .heic and .heif. They are listed all the same: passing over a phone's photographs
-# without a word would be worse than naming them.
-SUFFIXES = frozenset(
-    f".{name}"
-    for name in "jpg jpeg jfif png webp bmp gif tif tiff ppm pgm pbm avif heic heif".split()  # noqa: SIM905
-)
-"""File names that count as images, in small letters."""
 
 # Only these decoders are tried: Pillow would hand an EPS file, whatever its name, to an outside program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "AVIF", "HEIF")
@@ -37,29 +28,6 @@ class UnreadableImageError(DataError):
 
     def __reduce__(self) -> tuple[type[UnreadableImageError], tuple[Path, str]]:
         return type(self), (self.path, self.reason)
-
-
-def list_images(folder: Path) -> list[Path]:
-    """All images at any depth, sorted by path; hidden files and folders are left out. There may be none."""
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise DataError(f"image folder '{folder}' {what}. Give a folder with images.")
-    seen: set[str] = set()
-    found: list[Path] = []
-    for parent, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
-        real = os.path.realpath(parent)
-        if real in seen:  # a link that leads back up
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-        found += [Path(parent, name) for name in files if is_image_name(name)]
-    return sorted(found, key=lambda path: path.relative_to(folder).parts)
-
-
-def is_image_name(name: str) -> bool:
-    """Whether a file of that name is taken for an image."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def decode_image(
@@ -154,7 +122,3 @@ def _reason(path: Path, error: Exception, encoded: bytes | None) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error) or type(error).__name__).rstrip(".")
-
-
-def _refuse(error: OSError) -> None:
-    raise DataError(f"folder '{error.filename}' cannot be listed: {error.strerror}. Allow reading it, or remove it.")

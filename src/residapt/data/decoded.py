@@ -270,3 +270,24 @@ def _open_file(encoded: Encoded, form: InputSpec, cache: CacheConfig) -> PixelFi
         return PixelFile(path, key, (form.channels, form.size, form.size), limit=cache.bytes, what=what)
     except OSError:
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Files that could be read: which of the given ones, and their pixels unless they were too many."""
+
+    kept: Tensor
+    """Indices into the given paths."""
+    paths: tuple[Path, ...]
+    """The paths that could be read."""
+    pixels: Tensor
+    """uint8 (n, channels, size, size)."""
+    notes: tuple[str, ...] = ()
+    """What was left out."""
+
+
+def decode_all(paths: Sequence[Path], form: InputSpec, *, what: str) -> Decoded:
+    """Decode every file into memory; unreadable ones are named and left out, and rejected when more than half."""
+    pixels = Pixels(Files(tuple(paths), Path()), form, what=what, cache=CacheConfig(bytes=0))
+    kept, rows = pixels.read_all()
+    return Decoded(kept, tuple(paths[i] for i in kept.tolist()), rows, pixels.left_out())

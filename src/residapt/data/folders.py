@@ -1,4 +1,4 @@
-"""Folders of photographs: scanned and checked before anything is trained or written."""
+"""Folders of photographs: scanned and checked before anything is trained or written, and before torch is loaded."""
 
 from __future__ import annotations
 
@@ -7,32 +7,51 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from residapt.data.decode import is_image_name, list_images
-from residapt.data.decoded import CacheConfig, Encoded, Files, Pixels
+from residapt.data.image_files import is_image_name, list_images
 from residapt.errors import DataError
-from residapt.models.input_spec import InputSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from residapt.data.shards import Shards
 
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 
 
-@dataclass(frozen=True, eq=False)
-class ClassFolders:
-    """Labelled images as found on disk: mostly a folder with one folder for each class."""
+@dataclass(frozen=True)
+class LabelledFiles:
+    """Images with classes as found on disk: in a folder for each class, or in a list."""
 
     root: Path
     classes: tuple[str, ...]
     paths: tuple[Path, ...]
-    labels: Tensor
+    class_numbers: tuple[int, ...]
+    """Index of each image's class."""
     notes: tuple[str, ...] = ()
-    encoded: Encoded | None = None
-    """The images, where they are not files in class folders."""
+    shards: Shards | None = None
+    """The images in tar files, where ``paths`` is empty."""
+
+    @property
+    def labels(self) -> Tensor:
+        """The indices of the classes as a tensor."""
+        import torch  # only here: scanning needs no torch
+
+        return torch.tensor(self.class_numbers, dtype=torch.long)
 
 
-def scan_source(root: Path) -> ClassFolders:
+@dataclass(frozen=True)
+class UnlabelledFiles:
+    """Images without classes as found on disk."""
+
+    root: Path
+    paths: tuple[Path, ...]
+    shards: Shards | None = None
+    """The images in tar files, where ``paths`` is empty."""
+
+
+def scan_source(root: Path) -> LabelledFiles:
     """The labelled source: at least two classes, none of them empty, names that differ in more than case."""
     found, loose = _scan(root)
     empty = [name for name, paths in found.items() if not paths]
@@ -44,12 +63,12 @@ def scan_source(root: Path) -> ClassFolders:
     if len(found) < 2:
         raise DataError(_too_few_classes(root, list(found), loose))
     _refuse_splits(root, list(found))
-    classes = _checked_names(root, found)
+    classes = check_names(root, found)
     notes = (f"{len(loose)} images directly in '{root}' belong to no class and are left out.",) if loose else ()
     return _labelled(root, found, classes, notes)
 
 
-def scan_labelled(root: Path, classes: Sequence[str]) -> ClassFolders:
+def scan_labelled(root: Path, classes: Sequence[str]) -> LabelledFiles:
     """A labelled folder to score, whose folders are among ``classes``; classes may be missing."""
     found, _ = _scan(root)
     unknown = [name for name in found if name not in classes]
@@ -87,10 +106,10 @@ def _scan(root: Path) -> tuple[dict[str, list[Path]], list[str]]:
 
 def _labelled(
     root: Path, found: dict[str, list[Path]], classes: tuple[str, ...], notes: tuple[str, ...]
-) -> ClassFolders:
-    pairs = [(path, classes.index(name)) for name, paths in found.items() for path in paths]
-    labels = torch.tensor([label for _, label in pairs], dtype=torch.long)
-    return ClassFolders(root, classes, tuple(path for path, _ in pairs), labels, notes)
+) -> LabelledFiles:
+    paths = tuple(path for images in found.values() for path in images)
+    numbers = tuple(classes.index(name) for name, images in found.items() for _ in images)
+    return LabelledFiles(root, classes, paths, numbers, notes)
 
 
 def _too_few_classes(root: Path, names: list[str], loose: list[str]) -> str:
@@ -114,14 +133,14 @@ def _refuse_splits(root: Path, names: list[str]) -> None:
         )
 
 
-def _checked_names(root: Path, names: Iterable[str]) -> tuple[str, ...]:
+def check_names(root: Path, names: Iterable[str]) -> tuple[str, ...]:
     """The names, rejected if two look alike: on some systems they would be one folder."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(_folded(name), name)
         if first != name:
             raise DataError(
-                f"source folder '{root}' has the classes '{first}' and '{name}', which differ only in case. "
+                f"source '{root}' has the classes '{first}' and '{name}', which differ only in case. "
                 "Join or rename them."
             )
     return tuple(seen.values())
@@ -129,24 +148,3 @@ def _checked_names(root: Path, names: Iterable[str]) -> tuple[str, ...]:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-@dataclass(frozen=True, eq=False)
-class Decoded:
-    """Files that could be read: which of the given ones, and their pixels unless they were too many."""
-
-    kept: Tensor
-    """Indices into the given paths."""
-    paths: tuple[Path, ...]
-    """The paths that could be read."""
-    pixels: Tensor
-    """uint8 (n, channels, size, size)."""
-    notes: tuple[str, ...] = ()
-    """What was left out."""
-
-
-def decode_all(paths: Sequence[Path], form: InputSpec, *, what: str) -> Decoded:
-    """Decode every file into memory; unreadable ones are named and left out, and rejected when more than half."""
-    pixels = Pixels(Files(tuple(paths), Path()), form, what=what, cache=CacheConfig(bytes=0))
-    kept, rows = pixels.read_all()
-    return Decoded(kept, tuple(paths[i] for i in kept.tolist()), rows, pixels.left_out())

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from residapt.data.decode import UnreadableImageError, decode_image
 from residapt.data.domains import Images, JoinedImages
-from residapt.data.folders import scan_labelled
+from residapt.data.labelled_files import target_folder
 from residapt.data.labels_csv import LabelLine, read_label_file
 from residapt.data.same_files import Mark, mark_of, pixel_digests, which_among, which_common
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_files
@@ -31,19 +31,10 @@ COLUMNS = ("path", "class", "bytes", "sha256")
 """Of the record."""
 
 
-def check_few(data: Any, target: Any, classes: Sequence[str]) -> None:
-    """Reject a label file or class folders that cannot be used, before any image is decoded."""
-    if isinstance(data, (str, Path)):
-        if Path(data).is_dir():
-            scan_labelled(Path(data), classes)
-        else:
-            read_label_file(Path(data), _folder(data, target), classes)
-
-
 def open_few(data: Any, target: Any, reading: Reading, classes: Sequence[str]) -> OpenLabelled:
     """The labelled target images. What source takes is taken here as well, and a CSV file with paths and classes."""
     if isinstance(data, (str, Path)) and not Path(data).is_dir():
-        opened, name = _open_lines(Path(data), _folder(data, target), reading, classes)
+        opened, name = _open_lines(Path(data), target_folder(data, target), reading, classes)
     else:
         opened = open_evaluation(data, reading, classes, NAME)
         name = opened.images.name
@@ -69,15 +60,6 @@ def with_few(target: OpenImages, few: OpenImages) -> Images:
     """The target images to train on without labels: the target's, and the labelled ones that are not among them."""
     more = (~same_images(few, target)).nonzero().flatten()
     return JoinedImages(target.train, Part(few.train, more)) if len(more) else target.train
-
-
-def _folder(data: Any, target: Any) -> Path:
-    if not isinstance(target, (str, Path)):
-        raise DataError(
-            f"target_labels '{data}' names files of a target folder, but the target is {type(target).__name__}. "
-            "Give (images, labels), or class folders."
-        )
-    return Path(target)
 
 
 def _open_lines(file: Path, target: Path, reading: Reading, classes: Sequence[str]) -> tuple[OpenLabelled, Name]:

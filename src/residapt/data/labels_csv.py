@@ -6,13 +6,13 @@ import csv
 import difflib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from residapt.data.decode import is_image_name
 from residapt.data.folders import scan_target
+from residapt.data.image_files import is_image_name
 from residapt.errors import DataError
 
 HEADERS = ({"path", "file", "filename", "image"}, {"class", "label"})
@@ -35,19 +35,62 @@ class LabelLine:
 
 def read_label_file(file: Path, target: Path, classes: Sequence[str]) -> tuple[LabelLine, ...]:
     """The labelled images of a CSV file, each once; anything that cannot be meant is rejected with its line."""
-    reader = _Reader(file, target, tuple(classes))
+    images = _TargetImages(file, target)
+    lines = (
+        LabelLine(number, images.find(number, path), class_number(file, number, name, classes))
+        for number, path, name in read_rows(file)
+    )
+    return each_once(file, lines, classes)
+
+
+def each_once(file: Path, lines: Iterable[LabelLine], classes: Sequence[str]) -> tuple[LabelLine, ...]:
+    """Each image once; one with two classes is refused, and a file that names none."""
     found: dict[Path, LabelLine] = {}
-    for number, cells in _rows(file):
-        line = reader.line(number, cells)
+    for line in lines:
         first = found.setdefault(line.path, line)
         if first.label != line.label:
-            raise DataError(
-                f"'{file}', line {number}: '{cells[0]}' is '{classes[line.label]}' here, but '{classes[first.label]}' "
-                f"in line {first.number}. Keep the right one."
-            )
+            here, there = classes[line.label], classes[first.label]
+            what = f"'{line.path.name}' is '{here}' here, but '{there}' in line {first.number}. Keep the right one."
+            raise problem(file, line.number, what)
     if not found:
         raise DataError(f"label file '{file}' names no image. Write one line for each: path,class.")
     return tuple(found.values())
+
+
+def class_number(file: Path, number: int, cell: str, classes: Sequence[str]) -> int:
+    """The class of a cell among those that are known."""
+    name = cell if cell in classes else cell.strip()
+    if name in classes:
+        return classes.index(name)
+    folded = {known.casefold(): known for known in classes}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    hint = f"Did you mean '{folded[near[0]]}'?" if near else f"Classes: {_listed(classes)}."
+    raise problem(file, number, f"'{shortened(name)}' is not a class of the source. {hint}")
+
+
+def problem(file: Path, number: int, what: str) -> DataError:
+    """What is wrong with a line."""
+    return DataError(f"'{file}', line {number}: {what}")
+
+
+def places_of(cell: str, *roots: Path) -> list[Path]:
+    """Where a path may lead: from the root of the file system, or from one of these folders."""
+    paths = [Path(text) for text in dict.fromkeys((cell, cell.strip()))]
+    return [place for path in paths for place in ([path] if path.is_absolute() else [root / path for root in roots])]
+
+
+def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Number, path and class of each line, without the header."""
+    for number, cells in _rows(file):
+        if len(cells) != 2:
+            many = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+            raise problem(file, number, f"{many} instead of 2. Write it as path,class.")
+        path, name = cells
+        if not path.strip() or not name.strip():
+            raise problem(file, number, f"the {'class' if path.strip() else 'path'} is empty. Write it as path,class.")
+        if "\0" in path:
+            raise problem(file, number, "the path contains a NUL character. Write the path of an image.")
+        yield number, path, name
 
 
 def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
@@ -97,70 +140,46 @@ def _text(file: Path) -> str:
         ) from None
 
 
-class _Reader:
-    """Lines of one file, understood."""
+class _TargetImages:
+    """The images of the target folder, by the paths that a label file may give them."""
 
-    def __init__(self, file: Path, target: Path, classes: tuple[str, ...]) -> None:
-        self.file, self.target, self.classes = file, target, classes
-        self.images = {_plain(path): path for path in scan_target(target)}
+    def __init__(self, file: Path, target: Path) -> None:
+        self.file, self.target = file, target
+        self.images = {normal(path): path for path in scan_target(target)}
 
     @cached_property
     def real(self) -> dict[str, Path]:
         """The target's images by where links lead; only needed for files that are named in another way."""
         return {os.path.realpath(path): path for path in self.images.values()}
 
-    def line(self, number: int, cells: list[str]) -> LabelLine:
-        if len(cells) != 2:
-            raise self.problem(
-                number, f"{len(cells)} column{'s' * (len(cells) != 1)} instead of 2. Write it as path,class."
-            )
-        if not cells[0].strip() or not cells[1].strip():
-            raise self.problem(
-                number, f"the {'class' if cells[0].strip() else 'path'} is empty. Write it as path,class."
-            )
-        return LabelLine(number, self.image(number, cells[0]), self.label(number, cells[1]))
-
-    def label(self, number: int, cell: str) -> int:
-        name = cell if cell in self.classes else cell.strip()
-        if name in self.classes:
-            return self.classes.index(name)
-        folded = {known.casefold(): known for known in self.classes}
-        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-        hint = f"Did you mean '{folded[near[0]]}'?" if near else f"Classes: {_listed(self.classes)}."
-        raise self.problem(number, f"'{_short(name)}' is not a class of the source. {hint}")
-
-    def image(self, number: int, cell: str) -> Path:
-        """The target's image that a cell names: by a path from the target folder, from the file, or from the root."""
-        if "\0" in cell:
-            raise self.problem(number, "the path contains a NUL character. Write the path of an image.")
-        places = [place for text in dict.fromkeys((cell, cell.strip())) for place in self.places(text)]
+    def find(self, number: int, cell: str) -> Path:
+        """The image that a cell names: by a path from the target folder, from the file, or from the root."""
+        places = places_of(cell, self.target, self.file.parent)
         for place in places:
-            if (known := self.images.get(_plain(place))) is not None:
+            if (known := self.images.get(normal(place))) is not None:
                 return known
-        there = next((place for place in places if os.path.exists(place)), None)
+        there, name = next((place for place in places if os.path.exists(place)), None), shortened(cell)
         if there is None:
-            raise self.problem(
-                number, f"image '{_short(cell)}' is not in the target folder '{self.target}'. Correct the path."
-            )
+            what = f"image '{name}' is not in the target folder '{self.target}'. Correct the path."
+            raise problem(self.file, number, what)
         if (known := self.real.get(os.path.realpath(there))) is not None:
             return known
-        if there.is_dir() or not is_image_name(there.name):
-            raise self.problem(number, f"'{_short(cell)}' is not an image. Give the path of an image.")
-        raise self.problem(
+        refuse_no_image(self.file, number, there, name)
+        raise problem(
+            self.file,
             number,
-            f"image '{_short(cell)}' lies outside the target folder '{self.target}'. Move it there, or give a folder "
-            "of class folders.",
+            f"image '{name}' lies outside the target folder '{self.target}'. Move it there, or give a folder of class "
+            "folders.",
         )
 
-    def places(self, text: str) -> list[Path]:
-        path = Path(text)
-        return [path] if path.is_absolute() else [self.target / path, self.file.parent / path]
 
-    def problem(self, number: int, what: str) -> DataError:
-        return DataError(f"'{self.file}', line {number}: {what}")
+def refuse_no_image(file: Path, number: int, place: Path, name: str) -> None:
+    """Reject a path that leads to a folder or another kind of file."""
+    if place.is_dir() or not is_image_name(place.name):
+        raise problem(file, number, f"'{name}' is not an image. Give the path of an image.")
 
 
-def _plain(path: Path) -> str:
+def normal(path: Path) -> str:
     """The path from the root, without ``..``, and without following links."""
     return os.path.normpath(os.path.abspath(path))
 
@@ -169,5 +188,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """A cell as it is shown."""
     return text if len(text) <= 100 else f"{text[:100]}..."

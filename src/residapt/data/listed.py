@@ -1,17 +1,18 @@
-"""Lists of images: a CSV or Parquet file with a column of paths, and for labelled images one of classes."""
+"""Lists of images: a Parquet file with columns of paths and classes, or a CSV file of unlabelled images."""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from residapt.data.labels_csv import HEADERS
 from residapt.errors import ConfigError, DataError
 
-SUFFIXES = (".csv", ".parquet")
-PATH, CLASS = ("path", "file", "filename", "image"), ("class", "label")
-"""Names of the two columns."""
+SUFFIXES = (".csv", ".txt", ".parquet")
+CHECKED = 100
+"""Images of a list that are looked for before anything is read."""
 
 
 def is_list(place: Path) -> bool:
@@ -21,8 +22,8 @@ def is_list(place: Path) -> bool:
 
 def read_list(file: Path, *, labelled: bool) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Paths, from the list's own folder unless they begin at the root, and class names (none unless ``labelled``)."""
-    wanted = (PATH, CLASS) if labelled else (PATH,)
-    read = _csv_rows if file.suffix.lower() == ".csv" else _parquet_rows
+    wanted = HEADERS if labelled else HEADERS[:1]
+    read = _parquet_rows if file.suffix.lower() == ".parquet" else _csv_rows
     paths, classes = [], []
     for number, cells in read(file, wanted):
         if not all(cells):
@@ -32,16 +33,13 @@ def read_list(file: Path, *, labelled: bool) -> tuple[tuple[Path, ...], tuple[st
         classes += cells[1:]
     if not paths:
         raise DataError(f"list '{file}' names no image. Write one row for each.")
-    for path in paths[:: max(1, len(paths) // 100)]:  # others are found to be missing when they are read
-        if not path.exists():
-            raise DataError(f"'{file}': image '{path}' does not exist. Paths are taken from the folder of the list.")
+    for number in range(0, len(paths), max(1, len(paths) // CHECKED)):  # others are missed when they are read
+        if not paths[number].exists():
+            raise DataError(
+                f"'{file}', row {number + 1}: image '{paths[number]}' does not exist. Paths are taken from the folder "
+                "of the list."
+            )
     return tuple(paths), tuple(classes)
-
-
-def ordered(names: Sequence[str]) -> tuple[str, ...]:
-    """Class names in order: as numbers where all of them are."""
-    found = set(names)
-    return tuple(sorted(found, key=int) if all(name.isdecimal() for name in found) else sorted(found))
 
 
 def root_of(file: Path, paths: Sequence[Path]) -> Path:
@@ -52,21 +50,25 @@ def root_of(file: Path, paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.parent for path in paths]))
 
 
-def _csv_rows(file: Path, wanted: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(file: Path, wanted: Sequence[Collection[str]]) -> Iterator[tuple[int, list[str]]]:
+    """The column of paths; the first one, where the first line has no names of columns."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text, skipinitialspace=True)
-            places = _places(file, [cell.strip() for cell in next(reader, [])], wanted)
-            for number, cells in enumerate(reader, 1):
-                if len(cells) > max(places):
-                    yield number, [cells[place].strip() for place in places]
-                elif any(cells):
-                    raise DataError(f"'{file}', row {number} has {len(cells)} cells. Write one for each column.")
+            place = -1
+            for number, cells in enumerate(csv.reader(text, skipinitialspace=True), 1):
+                names = [cell.strip().lower() for cell in cells]
+                if place < 0:
+                    place = next((where for where, name in enumerate(names) if name in wanted[0]), -1)
+                    if place >= 0:
+                        continue
+                    place = 0
+                if any(names):
+                    yield number, [cells[place].strip() if place < len(cells) else ""]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"list '{file}' cannot be read: {error}. Give a CSV file in UTF-8.") from None
 
 
-def _parquet_rows(file: Path, wanted: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
+def _parquet_rows(file: Path, wanted: Sequence[Collection[str]]) -> Iterator[tuple[int, list[str]]]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -92,14 +94,14 @@ def _parquet_rows(file: Path, wanted: Sequence[Sequence[str]]) -> Iterator[tuple
         raise DataError(f"list '{file}' cannot be read: {error}. Give a Parquet file.") from None
 
 
-def _places(file: Path, names: Sequence[str], wanted: Sequence[Sequence[str]]) -> list[int]:
+def _places(file: Path, names: Sequence[str], wanted: Sequence[Collection[str]]) -> list[int]:
     """Where the wanted columns are."""
     lower = [name.lower() for name in names]
-    found = [next((lower.index(name) for name in known if name in lower), -1) for known in wanted]
+    found = [next((place for place, name in enumerate(lower) if name in known), -1) for known in wanted]
     if -1 in found:
         missing = wanted[found.index(-1)]
         raise DataError(
             f"list '{file}' has the columns {', '.join(names) or '(none)'}, but none is called "
-            f"{' or '.join(missing)}. Name the columns in the first line: path,class."
+            f"{' or '.join(sorted(missing))}. Name them path and class."
         )
     return found

@@ -13,17 +13,19 @@ import os
 import re
 import tarfile
 import threading
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-
-from residapt.data.decode import UnreadableImageError, decode_image, is_image_name
+from residapt.data.image_files import is_image_name
 from residapt.errors import DataError
-from residapt.models.input_spec import InputSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from residapt.models.input_spec import InputSpec
 
 LABEL_KEYS = ("class", "label", "cls")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
@@ -32,18 +34,23 @@ _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 def shards_in(place: Path) -> tuple[Path, ...]:
     """The tar files that a place means: itself, those of a folder, or those of a pattern; () if it means none.
 
-    Patterns are ``train-{0000..0099}.tar`` and ``train-*.tar``.
+    Patterns are ``train-{0000..0099}.tar`` and ``train-*.tar``. A folder with folders in it is one of images.
     """
     text = str(place)
     if place.is_dir():
-        return tuple(sorted(place.glob("*.tar")))
+        found = tuple(sorted(place.glob("*.tar")))
+        return () if any(entry.is_dir() for entry in place.iterdir()) else found
     if not text.endswith(".tar"):
         return ()
-    if found := _RANGE.search(text):
-        first, last = found.groups()
+    if match := _RANGE.search(text):
+        first, last = match.groups()
         numbers = (f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
-        return tuple(Path(text[: found.start()] + number + text[found.end() :]) for number in numbers)
-    return tuple(Path(name) for name in sorted(glob.glob(text))) if "*" in text else (place,)
+        return tuple(Path(text[: match.start()] + number + text[match.end() :]) for number in numbers)
+    if "*" in text:
+        if matched := sorted(glob.glob(text)):
+            return tuple(map(Path, matched))
+        raise DataError(f"no file matches '{place}'. Check the path.")
+    return (place,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +58,11 @@ class Shards:
     """Images in tar files."""
 
     shards: tuple[Path, ...]
-    shard: NDArray[np.int32]
+    shard: array[int]
     """The file of each image."""
-    start: NDArray[np.int64]
+    start: array[int]
     """Where its bytes begin there."""
-    length: NDArray[np.int64]
+    length: array[int]
     _descriptors: dict[int, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,12 +89,14 @@ class Shards:
 
     def content(self, index: int) -> str:
         """Shard, its time of change, and place."""
-        number = int(self.shard[index])
+        number = self.shard[index]
         return f"{self.shards[number].absolute()} {self._changed(number)} {self.start[index]} {self.length[index]}"
 
     def decode(self, index: int, form: InputSpec) -> Tensor:
         """The image."""
-        encoded = os.pread(self._open(int(self.shard[index])), int(self.length[index]), int(self.start[index]))
+        from residapt.data.decode import decode_image  # only here: finding images needs no torch
+
+        encoded = os.pread(self._open(self.shard[index]), self.length[index], self.start[index])
         return decode_image(
             Path(self.names()[index]),
             size=form.size,
@@ -106,7 +115,9 @@ class Shards:
                 try:
                     self._descriptors[number] = os.open(self.shards[number], os.O_RDONLY)
                 except OSError as error:
-                    raise UnreadableImageError(self.shards[number], error.strerror or str(error)) from None
+                    raise DataError(
+                        f"shard '{self.shards[number]}' cannot be read any more: {error.strerror}. Bring it back."
+                    ) from None
             return self._descriptors[number]
 
 
@@ -121,22 +132,23 @@ class _Names(Sequence[str]):
 
     def __getitem__(self, index: int) -> str:  # type: ignore[override]
         shards = self.shards
-        return f"{shards.shards[int(shards.shard[index])].name}/{int(shards.start[index]) // tarfile.BLOCKSIZE - 1}"
+        return f"{shards.shards[shards.shard[index]].name}/{shards.start[index] // tarfile.BLOCKSIZE - 1}"
 
 
 def read_shards(files: Sequence[Path], *, labelled: bool) -> tuple[Shards, list[str]]:
     """The images of tar files in their order, and where they are ``labelled`` the class of each."""
-    found: list[tuple[int, int, int]] = []
+    found = Shards(tuple(files), array("l"), array("q"), array("q"))
     classes: list[str] = []
     for number, file in enumerate(files):
         for start, length, name in _images(file, labelled):
-            found.append((number, start, length))
+            found.shard.append(number)
+            found.start.append(start)
+            found.length.append(length)
             if labelled:
                 classes.append(name)
-    if not found:
+    if not len(found):
         raise DataError(f"'{files[0]}' holds no images. Give tar files with .jpg, .png or other image files.")
-    table = np.array(found, np.int64)
-    return Shards(tuple(files), table[:, 0].astype(np.int32), table[:, 1].copy(), table[:, 2].copy()), classes
+    return found, classes
 
 
 def _images(file: Path, labelled: bool) -> Iterator[tuple[int, int, str]]:

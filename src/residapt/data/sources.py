@@ -23,10 +23,10 @@ from residapt.data.datasets import (
 )
 from residapt.data.decoded import CHECKED, CacheConfig, DecodedImages, Encoded, Files, Pixels
 from residapt.data.domains import Images, Labelled, TensorImages
-from residapt.data.folders import ClassFolders
+from residapt.data.folders import LabelledFiles, UnlabelledFiles
 from residapt.data.hub_rows import encoded_rows
+from residapt.data.labelled_files import find_labelled, find_source, find_target
 from residapt.data.preprocess import Normalise, augment
-from residapt.data.scan import scan_labelled, scan_source, scan_target
 from residapt.data.split import Part
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
@@ -89,21 +89,22 @@ class OpenLabelled:
 
 
 def open_source(data: Any, reading: Reading, classes: Sequence[str] | None = None) -> OpenLabelled:
-    """The labelled source: a folder of class folders, (images, labels), a DataLoader or a data set."""
+    """The labelled source: a folder of class folders, a CSV file, (images, labels), a DataLoader or a data set."""
     if isinstance(data, (str, Path)):
-        data = scan_source(Path(data))
-    if isinstance(data, ClassFolders):
+        data = find_source(Path(data))
+    if isinstance(data, LabelledFiles):
         return _open_folders(data, reading, "source")
     return _open_labelled(data, reading, "source", classes)
 
 
-def open_target(data: Any, reading: Reading, found: Encoded | None = None) -> OpenImages:
+def open_target(data: Any, reading: Reading, found: UnlabelledFiles | None = None) -> OpenImages:
     """The unlabelled target: a folder, a list, tar files, images, a DataLoader or a data set.
 
     Labels beside the images are not read. ``found`` is what a path means, where it was scanned already.
     """
     if isinstance(data, (str, Path)):
-        return open_encoded(scan_target(Path(data)) if found is None else found, reading, "target")[0]
+        found = found or find_target(Path(data))
+        return open_encoded(found.shards or Files(found.paths, found.root), reading, "target")[0]
     if isinstance(data, (tuple, list)) and _is_pair(data):
         data = data[0]
     return _open_images(data, reading, "target")
@@ -112,16 +113,16 @@ def open_target(data: Any, reading: Reading, found: Encoded | None = None) -> Op
 def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: str = "evaluate") -> OpenLabelled:
     """A labelled set beside the source, for instance one that is only scored; its classes are among the source's."""
     if isinstance(data, (str, Path)):
-        data = scan_labelled(Path(data), classes)
-    if isinstance(data, ClassFolders):
+        data = find_labelled(Path(data), classes)
+    if isinstance(data, LabelledFiles):
         return _open_folders(data, reading, what)
     opened = _open_labelled(data, reading, what, None)
     opened.plain.check_classes(len(classes), what)
     return replace(opened, classes=tuple(classes))
 
 
-def _open_folders(found: ClassFolders, reading: Reading, what: str) -> OpenLabelled:
-    encoded = found.encoded or Files(found.paths, found.root)
+def _open_folders(found: LabelledFiles, reading: Reading, what: str) -> OpenLabelled:
+    encoded = found.shards or Files(found.paths, found.root)
     images, kept = open_encoded(encoded, reading, what, found.labels, whole=what != "source")
     labels = found.labels[kept]
     if what == "source":

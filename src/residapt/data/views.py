@@ -137,7 +137,7 @@ def stage_outputs(
         config: Number of views, and precision.
         seed: Of the random changes.
         device: Where the stages are.
-        progress: Told after each block of images.
+        progress: Called after each block of images.
         on_wait: Called when another process is writing the same file.
     """
     config = config or ViewsConfig()

@@ -1,5 +1,6 @@
 """Use a finished run: predict, evaluate, export, inspect."""
 
+from residapt.deploy.domains import DeployedDomains, load_domains
 from residapt.deploy.evaluate import FolderScores, evaluate_folder
 from residapt.deploy.export import FORMATS, Exported, Format, default_output, export_run
 from residapt.deploy.inspect import Inspection, inspect_run
@@ -8,6 +9,7 @@ from residapt.deploy.predict import Prediction, Unreadable, predict_folder, prin
 
 __all__ = [
     "FORMATS",
+    "DeployedDomains",
     "DeployedModel",
     "Exported",
     "FolderScores",
@@ -19,6 +21,7 @@ __all__ = [
     "evaluate_folder",
     "export_run",
     "inspect_run",
+    "load_domains",
     "load_run",
     "predict_folder",
     "print_predictions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from residapt.data.decode import list_images
-from residapt.data.folders import ClassFolders, scan_labelled
+from residapt.data.folders import LabelledFiles
+from residapt.data.image_files import list_images
+from residapt.data.labelled_files import find_labelled
 from residapt.data.same_files import also_among, which_marked
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
@@ -79,7 +81,7 @@ def evaluate_folder(
     positive: str | None = None,
     on_images: Callable[[int, int], None] = lambda done, total: None,
 ) -> FolderScores:
-    """Score a folder of class folders; of each image only logits and label are kept.
+    """Score class folders, or the images of a CSV file (path,class); of each only logits and label are kept.
 
     ``positive`` names the positive class; of two classes it is by default the one with fewer images. Images
     whose labels the run has trained on are left out.
@@ -87,13 +89,16 @@ def evaluate_folder(
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}.")
     check_positive(positive, deployed.classes)
-    found, left_out = _without_trained(scan_labelled(folder, deployed.classes), deployed)
+    files = find_labelled(folder, deployed.classes)
+    if files.shards is not None:
+        raise DataError(f"'{folder}' are tar files, which are only read in training. Unpack them into class folders.")
+    found, left_out = _without_trained(files, deployed)
     # One block from the start: small pieces that stay, between batches that go, keep the heap from being used again.
     logits = torch.empty(len(found.paths), len(deployed.classes))
     readable, done = torch.zeros(len(found.paths), dtype=torch.bool), 0
     unreadable: dict[str, str] = {}
     for batch in decoded_batches(found.paths, deployed.input, batch_size):
-        unreadable |= {bad.path.relative_to(folder).as_posix(): bad.reason for bad in batch.unreadable}
+        unreadable |= {Path(os.path.relpath(bad.path, found.root)).as_posix(): bad.reason for bad in batch.unreadable}
         if len(batch.places):
             logits[batch.places] = deployed.logits(batch.pixels)
             readable[batch.places] = True
@@ -106,7 +111,7 @@ def evaluate_folder(
     return scores.model_copy(update={"protocol": protocol, "unreadable": unreadable, "left_out": left_out})
 
 
-def _without_trained(found: ClassFolders, deployed: DeployedModel) -> tuple[ClassFolders, int]:
+def _without_trained(found: LabelledFiles, deployed: DeployedModel) -> tuple[LabelledFiles, int]:
     """The folder without the images that were labelled target images of the run, wherever they lie now."""
     trained = which_marked(found.paths, deployed.labelled)
     kept = [place for place, known in enumerate(trained) if not known]
@@ -115,7 +120,8 @@ def _without_trained(found: ClassFolders, deployed: DeployedModel) -> tuple[Clas
             f"all {len(found.paths)} images in '{found.root}' are among those whose labels the run has trained on. "
             "Give images that it has not seen with their labels."
         )
-    rest = replace(found, paths=tuple(found.paths[place] for place in kept), labels=found.labels[kept])
+    paths = tuple(found.paths[place] for place in kept)
+    rest = replace(found, paths=paths, class_numbers=tuple(found.class_numbers[place] for place in kept))
     return rest, len(trained) - len(kept)
 
 

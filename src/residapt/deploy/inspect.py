@@ -8,11 +8,10 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from residapt.errors import ConfigError
 from residapt.storage import AdapterConfig, AdapterMetadata, LayerRecord, read_config
-from residapt.storage.adapter_format import CONFIG
+from residapt.storage.hub import CONFIG, adapter_folder
 from residapt.storage.model_file import read_model_metadata
-from residapt.storage.run_directory import RunDirectory
+from residapt.storage.run_directory import RunDirectory, check_result
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,13 @@ class Inspection:
 
 def inspect_run(path: Path | str) -> Inspection:
     """Read configuration and headers; no network is built and no tensor loaded."""
-    path = Path(path)
+    path = adapter_folder(path)
+    check_result(path)
     if path.is_file():
         return _of_model(path, path)
     if (path / CONFIG).is_file():
         return _of_adapter(path, read_config(path), _sizes(path))
-    if not path.is_dir():
-        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
-    run = RunDirectory.open(path)
+    run = RunDirectory(path)
     if (run.adapter / CONFIG).is_file():
         return _of_adapter(path, read_config(run.adapter), _sizes(path))
     return _of_model(path, run.model)

@@ -16,11 +16,11 @@ from residapt.distributed import Engine
 from residapt.errors import ConfigError, ModelError
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
-from residapt.models.trust import refuse_code
 from residapt.storage import AdapterMetadata, load, read_config
-from residapt.storage.adapter_format import CONFIG
+from residapt.storage.hub import CONFIG, adapter_folder
 from residapt.storage.model_file import read_model_metadata
-from residapt.storage.run_directory import RunDirectory
+from residapt.storage.run_directory import RunDirectory, check_result
+from residapt.trust import refuse_code
 
 WEIGHTS_ONLY = (".pth", ".pt", ".pkl", ".ckpt", ".bin")
 """How the names of PyTorch's own files of weights end."""
@@ -53,25 +53,24 @@ class DeployedModel:
 def load_run(
     path: Path | str, *, base: Path | str | None = None, device: str = "cpu", trust_code: bool = False
 ) -> DeployedModel:
-    """Read a run directory, a ``model.safetensors`` or an adapter folder.
+    """Read a run directory, a ``model.safetensors``, an adapter folder, or an adapter on the Hugging Face Hub.
 
     ``base`` is the base network's file with weights, or its run, for an adapter that does not carry them; the run
     around an adapter is found without it. A file whose network is ``package.module:factory`` is refused unless
     ``trust_code`` allows to import that module and to call that function.
     """
-    path = Path(path)
+    path = adapter_folder(path)
     if path.suffix.lower() in WEIGHTS_ONLY and path.is_file():
         raise ConfigError(
             f"'{path}' holds weights alone: neither its network nor its classes are known. Give the run directory, the "
             f"adapter folder or the {RunDirectory(path.parent).model.name} that it was exported from."
         )
+    check_result(path)
     if path.is_file():
         return _from_file(path, device, trust_code)
     if (path / CONFIG).is_file():
         return _from_adapter(path, None if base is None else Path(base), device, trust_code)
-    if not path.is_dir():
-        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
-    run = RunDirectory.open(path)
+    run = RunDirectory(path)
     if not run.model.is_file():
         raise ConfigError(
             f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."

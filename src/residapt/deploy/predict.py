@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
-from residapt.data.decode import list_images
+from residapt.data.image_files import list_images
+from residapt.deploy.domains import DeployedDomains
 from residapt.deploy.images import decoded_batches
 from residapt.deploy.load_run import DeployedModel
 from residapt.errors import ConfigError, DataError
@@ -59,26 +60,35 @@ def folder_images(folder: Path) -> list[Path]:
 
 
 def predict_folder(
-    deployed: DeployedModel,
+    deployed: DeployedModel | DeployedDomains,
     folder: Path,
     *,
     batch_size: int = 64,
     on_images: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Prediction | Unreadable]:
-    """Predictions for all images of a folder, batch by batch; ``on_images(done, total)`` reports progress."""
+    """Predictions for all images of a folder, batch by batch; ``on_images(done, total)`` reports progress.
+
+    With adapters of many domains, the folder has one folder for each.
+    """
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}.")
     paths = folder_images(folder)
     root = folder.parent if folder.is_file() else folder
-    done = 0
-    for batch in decoded_batches(paths, deployed.input, batch_size):
+    names = [_relative(path, root) for path in paths]
+    if isinstance(deployed, DeployedDomains):
+        deployed.check(names)
+    done, base = 0, deployed.base if isinstance(deployed, DeployedDomains) else deployed
+    for batch in decoded_batches(paths, base.input, batch_size):
         yield from (Unreadable(_relative(bad.path, root), bad.reason) for bad in batch.unreadable)
         if len(batch.places):
-            best = deployed.logits(batch.pixels).softmax(1).max(1)
-            for place, value, index in zip(
-                batch.places.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
-            ):
-                yield Prediction(_relative(paths[place], root), deployed.classes[index], value)
+            places = batch.places.tolist()
+            if isinstance(deployed, DeployedDomains):
+                logits = deployed.logits(batch.pixels, [names[place] for place in places])
+            else:
+                logits = deployed.logits(batch.pixels)
+            best = logits.softmax(1).max(1)
+            for place, value, index in zip(places, best.values.tolist(), best.indices.tolist(), strict=True):
+                yield Prediction(names[place], base.classes[index], value)
         done += len(batch.places) + len(batch.unreadable)
         on_images(done, len(paths))
 

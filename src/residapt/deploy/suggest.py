@@ -19,7 +19,7 @@ from residapt.errors import ConfigError, ModelError
 from residapt.evaluate.collect import batches_of, outputs_of, plain_streams
 from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import evaluating
-from residapt.evaluate.suggest import choose_images, label_worth
+from residapt.evaluate.suggest import choose_images, joint_features, label_worth
 from residapt.methods.discrepancy.layers import classifier_input
 from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
@@ -67,16 +67,21 @@ def suggest_among(
 
 
 def _outputs(networks: tuple[nn.Module, nn.Module], images: Part, device: torch.device) -> tuple[Tensor, ...]:
-    """Logits of both networks, and what the classifier of the second one reads."""
-    first, second = (plain_streams(network.to(device), None) for network in networks)
-    with evaluating(first), evaluating(second):
+    """Logits of both networks, and the features of both."""
+    found = (_logits_and_features(network.to(device), images, device) for network in networks)
+    (before, first), (after, second) = found
+    return before, after, joint_features(first, second)
+
+
+def _logits_and_features(network: nn.Module, images: Part, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Logits, and what the classifier reads."""
+    plain = plain_streams(network, None)
+    with evaluating(plain):
         try:
-            layer: str | None = classifier_input(second, next(batches_of(images)).to(device))
+            layer: str | None = classifier_input(plain, next(batches_of(images)).to(device))
         except ModelError:  # no classifier is found: the logits take its place
             layer = None
-        before, _ = outputs_of(first, images, "source", device)
-        after, features = outputs_of(plain_streams(second.model, layer), images, "source", device)
-    return before, after, features
+        return outputs_of(plain_streams(plain.model, layer), images, "source", device)
 
 
 def suggest_images(
@@ -96,7 +101,7 @@ def suggest_images(
         seed: Seed of the choice.
         device: auto, cpu, cuda or mps.
         trust_code: That of :func:`residapt.deploy.load_run`.
-        on_images: Told how many images have been read, of how many.
+        on_images: Called with the number of images read so far, and of all.
     """
     run = RunDirectory.open(Path(path))
     deployed = load_run(run.path, device=device, trust_code=trust_code)

@@ -5,8 +5,9 @@ their disagreement, the Jensen-Shannon divergence:
 
 .. math:: H(\tfrac{p_s + p_t}{2}) = \tfrac12\left(H(p_s) + H(p_t)\right) + \mathrm{JS}(p_s, p_t)
 
-Images are spread by k-means over the features, weighted by their worth; the nearest image to each centre is taken
-(CLUE, Prabhu et al. 2021, there with the entropy of one network).
+Images are spread by k-means over the features of both networks, weighted by the square root of their worth; the nearest
+image to each centre is taken. CLUE (Prabhu et al. 2021) weights by the entropy of one network, over its features; with
+few labels that takes too many odd images (docs/research/suggest.md).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from residapt.errors import ConfigError, DataError
 
@@ -28,6 +30,11 @@ def label_worth(before: Tensor, after: Tensor) -> Tensor:
     """Entropy of the mean prediction of two networks, in nats; from their logits (n, classes)."""
     mean = (before.double().softmax(1) + after.double().softmax(1)) / 2
     return -torch.xlogy(mean, mean).sum(1)
+
+
+def joint_features(before: Tensor, after: Tensor) -> Tensor:
+    """Features of both networks, (n, f) and (n, g), as one row of (n, f + g); each network counts the same."""
+    return torch.cat([normalize(before.double(), dim=1), normalize(after.double(), dim=1)], dim=1)
 
 
 def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0) -> Tensor:
@@ -49,7 +56,8 @@ def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0)
     if count >= len(worth):
         return worth.argsort(descending=True, stable=True)
     rows = features.double()
-    weights = worth.double().clamp_min(max(LEAST * float(worth.max()), LEAST))
+    weights = worth.double().sqrt()
+    weights = weights.clamp_min(max(LEAST * float(weights.max()), LEAST))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than centres are fine
         found = KMeans(count, n_init=1, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())

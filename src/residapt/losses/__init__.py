@@ -10,6 +10,7 @@ from residapt.losses.adversarial import (
     frozen,
     reverse_gradient,
     uniform_loss,
+    unit_scale,
 )
 from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.consistency import consistency
@@ -47,5 +48,6 @@ __all__ = [
     "squared_distance",
     "stream_loss",
     "uniform_loss",
+    "unit_scale",
     "weighted_cross_entropy",
 ]

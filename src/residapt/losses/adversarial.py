@@ -118,15 +118,6 @@ def frozen(module: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def bounded(loss: Tensor, own: Tensor, limit: float) -> Tensor:
-    r"""``loss`` without its gradient where the domain classifier's ``own`` loss is above ``limit``.
-
-    At :math:`\log 2` the classifier only guesses, and the domains are confused. Pulling further gains nothing for the
-    network and teaches the classifier's mistakes: with gradient reversal it is a maximisation that nothing stops.
-    """
-    return torch.where(own.detach() > limit, loss.detach(), loss)
-
-
 def unit_scale(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both divided by the root mean square of all their entries, which is a constant for the gradient.
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
         PriorConfig,
         TwoStreamConfig,
     )
-    from residapt.methods.registry import build_method, check_method, describe_methods, method_names, register
+    from residapt.methods.names import check_method
+    from residapt.methods.registry import build_method, describe_methods, method_names, register
 
 __all__ = [
     "AverageConfig",
@@ -54,8 +55,9 @@ __getattr__, __dir__ = lazy(
         ),
         **dict.fromkeys(("is_oracle", "training_pair"), "residapt.methods.baselines"),
         **dict.fromkeys(
-            ("build_method", "check_method", "describe_methods", "method_names", "register"),
+            ("build_method", "describe_methods", "method_names", "register"),
             "residapt.methods.registry",
         ),
+        "check_method": "residapt.methods.names",
     },
 )

@@ -13,7 +13,6 @@ and all layers, the last included, are adapted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -36,19 +35,17 @@ class ADDA(AdaptingMethod):
 
     name = "adda"
     streams: SeparateStreams
-    trains_source = False
 
     def __init__(self, streams: SeparateStreams, adversary: Adversarial, config: MethodConfig) -> None:
         super().__init__(config)
         self.streams, self.adversary = streams, adversary
-        streams.model.requires_grad_(False)
+        streams.fix_base()
 
     def losses(self, batch: Batch, progress: float) -> Losses:
         """Mapping loss of the target network and the domain classifier's own."""
         batch, inner = self.changed(batch), self.adversary.inner
         counts = self.source_weights(batch.labels)
-        with torch.no_grad(), _evaluation_mode(self.streams.model):
-            source = self.streams.outputs(batch.source, stream="source", inner=inner)
+        source = self.streams.outputs(batch.source, stream="source", inner=inner)
         target = self.streams.outputs(batch.target, stream="target", inner=inner)
         found = self._mapping(source, target, counts)
         assert found.own is not None
@@ -74,8 +71,7 @@ class ADDA(AdaptingMethod):
             mapped = classifier(f_t)
         as_source = functional.binary_cross_entropy_with_logits(mapped, torch.ones_like(mapped))
         own = domain_loss(logits, weights)
-        mapping = self.adversary.held(0.5 * as_source, own)
-        return DiscrepancyLosses(mapping, own, {"domain_accuracy": domain_accuracy(logits)})
+        return DiscrepancyLosses(0.5 * as_source, own, {"domain_accuracy": domain_accuracy(logits)})
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The target network is the network; the source network is frozen and in no group."""
@@ -84,18 +80,6 @@ class ADDA(AdaptingMethod):
             "transform": [],
             "adversary": list(self.adversary.parameters()),
         }
-
-
-@contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """A fixed network is a fixed function: no dropout, no batch statistics. All modes are restored."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 @register("adda")

@@ -35,8 +35,7 @@ class Alignment(AdaptingMethod):
         self.streams, self.discrepancy = streams, discrepancy
         self.select_ranks = select_ranks and config.rank.weight > 0
         if not config.train_source:
-            streams.model.requires_grad_(False)
-
+            streams.fix_base()
         self.started_with = streams.ranks()
 
     @property
@@ -64,6 +63,10 @@ class Alignment(AdaptingMethod):
             few = self.streams.outputs(batch.few, stream="target", residuals=residuals)
             parts["target_class"] = functional.cross_entropy(few.logits, batch.few_labels)
             weights["target_class"] = self.config.few_weight
+        if self.config.transferred_weight > 0:
+            through = self.streams.transferred(batch.source, residuals)
+            parts["transferred"] = weighted_cross_entropy(through, batch.labels, counts)
+            weights["transferred"] = self.config.transferred_weight
         watch = self._add_discrepancy(parts, weights, source, target, counts, progress)
         self.add_terms(
             parts, weights, watch, batch=batch, source=source, target=target, residuals=residuals, progress=progress
@@ -119,9 +122,9 @@ class Alignment(AdaptingMethod):
     def _selects_ranks(self, step: int) -> bool:
         return self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step)
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""
-        return super().notices() + self._idle_ranks()
+        return super().final_notes() + self._idle_ranks()
 
     def _idle_ranks(self) -> list[str]:
         had_ranks = any(max(ranks) > 0 for ranks in self.started_with.values())

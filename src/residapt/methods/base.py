@@ -42,8 +42,6 @@ class AdaptingMethod(Method):
     """A method that reads both domains."""
 
     prior: TargetPrior | None
-    trains_source = True
-    """Whether the source's classification loss, and with it the prior, reaches the classifier."""
 
     def __init__(self, config: MethodConfig) -> None:
         super().__init__()
@@ -51,13 +49,12 @@ class AdaptingMethod(Method):
         self.prior = None
         self.change = config.augment.build()
         self._progress = 0.0
-        self._remarks: list[str] = []
+        self._notes: list[str] = []
 
     def setup(self, pair: DomainPair, classes: int) -> None:
         """Learn the source's class frequencies, and make room for averaged weights."""
         like = next(self.streams.model.parameters())
-        trains = self.trains_source and self.config.train_source
-        self.prior = target_prior(self.config.prior, pair, classes, like, trains_source=trains)
+        self.prior = target_prior(self.config.prior, pair, classes, like)
         if self.config.average.decay > 0:
             self.streams.average = StreamAverage(self.streams)
 
@@ -154,18 +151,18 @@ class AdaptingMethod(Method):
             return
         reason = self.prior.refresh()
         if reason is not None and int(self.prior.counts[1]) == 1:
-            self._remarks.append(
+            self._notes.append(
                 f"an estimate of the target's class frequencies was rejected and the last one kept, because {reason}."
             )
 
-    def remarks(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """The first rejected estimate."""
-        messages, self._remarks = self._remarks, []
+        messages, self._notes = self._notes, []
         return messages
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What became of the estimates."""
-        return [] if self.prior is None else self.prior.notices()
+        return [] if self.prior is None else self.prior.final_notes()
 
     def record(self) -> dict[str, Any]:
         """The priors."""

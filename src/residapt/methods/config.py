@@ -57,16 +57,10 @@ class DiscrepancyConfig(RampedConfig):
     normalise: bool = False
     """Divide what the domain classifier reads by its root mean square over the batch of both domains, so that features
     that grow in training (logits above all) stay readable."""
-    bound: float | None = Field(None, gt=0)
-    """The network is not pulled further where the domain classifier's loss is above this many times log 2, the loss of
-    guessing; None: it always is."""
     steps: int = Field(1, ge=1)
     """Steps of the domain classifier for each step of the network, all on the same batch."""
     seed: Seed = 0
     """Seed of the domain classifier's start and of random maps."""
-    sigma: float | None = Field(None, gt=0)
-    """Kernel of rbf_mmd, exp(-|u-v|^2 / sigma); None: the median squared distance of each batch. The
-    published sigma = 1 leaves no gradient where squared distances are around 2,800, as LeNet's are."""
     multilinear: MultilinearConfig = MultilinearConfig()
     """Settings of rman, cdan and cdan_e."""
 
@@ -122,13 +116,12 @@ class PriorConfig(Settings):
     """
 
     kind: Literal["as-is", "balanced", "given", "estimated"] = "as-is"
-    """The source's own, flat ones, those of prior.start, or estimated without target labels along the run."""
-    estimator: Literal["bbse", "em"] = "bbse"
-    """From the confusion matrix of the source predictions (Lipton et al. 2018), or by EM (Saerens et al. 2002)."""
+    """The source's own, flat ones, those of prior.start, or estimated without target labels along the run
+    (BBSE, Lipton et al. 2018)."""
     start: Literal["flat", "source"] | tuple[float, ...] = "flat"
     """What is assumed before the first estimate: flat classes, the source's frequencies, or these, one for each class
     in the order of the classes."""
-    every: int = Field(20, ge=1)
+    every: ClassVar[int] = 20
     """Steps between two estimates."""
     smoothing: float = Field(0.9, ge=0, lt=1)
     """How much of the old estimate is kept in each new one."""
@@ -201,7 +194,10 @@ class MethodConfig(Settings):
     few_weight: float = Field(1.0, ge=0)
     """Weight of the classification loss on the labelled target images, where there are some."""
     train_source: bool = True
-    """Whether the source stream is trained on together with the transforms."""
+    """Whether the source stream is trained on together with the transforms; ``freeze = "base"`` makes it false."""
+    transferred_weight: float = Field(0.0, ge=0)
+    """Weight of the classification loss on source images in the target stream, with the source images' own batch-norm
+    statistics. It is what a frozen base's labels can teach the transforms."""
     penalty: Literal["prox", "gradient"] = "prox"
     """Ranks by proximal steps, or by back-propagating the penalty of Eq. 11 (an ablation)."""
     rank: RankConfig = RankConfig()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
@@ -11,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ConfigError
+from residapt.methods import names
 from residapt.methods.config import MethodConfig
+from residapt.methods.names import check_method
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Method
 
@@ -31,11 +32,13 @@ def add_method(name: str, factory: Factory, summary: str) -> None:
     if name in _METHODS:
         raise ConfigError(f"method '{name}' is registered twice; give the new one another name.")
     _METHODS[name] = _Entry(factory, summary)
+    names.known.add(name)
 
 
 def _load_built_in() -> None:
     """Import the methods of this library when the first one is needed, which registers them."""
-    import_module("residapt.methods.built_in")
+    for file in ("shared", *names.FILES):
+        import_module(f"residapt.methods.{file}")
 
 
 def register(name: str) -> Callable[[Factory], Factory]:
@@ -50,7 +53,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
         ...     return build_method("rpt", model, config, example=example)
         >>> "mine" in method_names()
         True
-        >>> del _METHODS["mine"]
+        >>> del _METHODS["mine"]; names.known.remove("mine")
     """
 
     def add(factory: Factory) -> Factory:
@@ -67,15 +70,6 @@ def method_names() -> tuple[str, ...]:
     return tuple(sorted(_METHODS))
 
 
-def check_method(name: str) -> None:
-    """Reject a name that no method has, with the nearest one."""
-    _load_built_in()
-    if name not in _METHODS:
-        near = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.4)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"there is no method '{name}'.{hint} Methods: {', '.join(method_names())}.")
-
-
 def describe_methods() -> tuple[tuple[str, str], ...]:
     """(name, one line) of every method."""
     return tuple((name, _METHODS[name].summary) for name in method_names())
@@ -83,8 +77,24 @@ def describe_methods() -> tuple[tuple[str, str], ...]:
 
 def build_method(name: str, model: nn.Module, config: MethodConfig | None = None, *, example: Tensor) -> Method:
     """A method around a network; ``example`` is a small batch of input, used to find the features' width."""
+    _load_built_in()
     check_method(name)
-    return _METHODS[name].factory(model, config or MethodConfig(), example)
+    config = config or MethodConfig()
+    method = _METHODS[name].factory(model, config, example)
+    if not config.train_source:
+        _require_fixed(name, method)
+    return method
+
+
+def _require_fixed(name: str, method: Method) -> None:
+    """Refuse a method that would train the network itself, which is to stay as it is."""
+    streams = method.streams
+    learns = bool(streams.target_only_parameters() or streams.statistics.named())
+    if not streams.fixed or not learns:
+        raise ConfigError(
+            f"method '{name}' learns by changing the network itself, but it is to stay as it is (freeze = 'base'). "
+            f"Leave freeze out, or take a method with parameters for the target alone, such as rpt."
+        )
 
 
 def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:

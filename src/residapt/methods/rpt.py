@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from residapt.methods.alignment import Alignment
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancy import build_discrepancy
+from residapt.methods.own import with_own_names
 from residapt.methods.registry import register
 from residapt.streams import TwoStream
 
@@ -35,7 +36,7 @@ class FixedRPT(RPT):
 
 
 def _build(kind: type[R], model: nn.Module, config: MethodConfig, example: Tensor, *, select_ranks: bool) -> R:
-    streams = TwoStream(model, config.transform, example=example)
+    streams = TwoStream(model, with_own_names(config.transform, model, example), example=example)
     discrepancy = build_discrepancy(config.discrepancy, "flip", streams, example)
     return kind(streams, discrepancy, config, select_ranks=select_ranks)
 

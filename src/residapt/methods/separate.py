@@ -7,7 +7,7 @@ work as they do for RPT.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from residapt.streams import Outputs, TwoStream
+from residapt.streams.own import TargetParameters
 from residapt.streams.two_stream import Residuals
 from residapt.transform import TransformConfig
 from residapt.transform.layers import is_inside, matching
@@ -41,23 +42,17 @@ class SeparateStreams(TwoStream):
         self.separate_layers = {
             layer: names for layer, names in owners.items() if layer in chosen and not is_inside(layer, self.frozen)
         }
-        self.target_parameters = nn.ParameterDict(
-            {
-                _key(name): nn.Parameter(model.get_parameter(name).detach().clone())
-                for names in self.separate_layers.values()
-                for name in names
-            }
+        self.target_parameters = TargetParameters(
+            model, (name for names in self.separate_layers.values() for name in names)
         )
 
     def target_parameter(self, name: str) -> nn.Parameter:
         """The target's parameter beside the network's of that name."""
-        parameter: nn.Parameter = self.target_parameters[_key(name)]
-        return parameter
+        return self.target_parameters.named()[name]
 
     def target_state(self, residuals: Residuals | None = None) -> dict[str, Tensor]:
         """Target tensors under the model's own parameter and buffer names."""
-        names = [name for owned in self.separate_layers.values() for name in owned]
-        return {**{name: self.target_parameter(name) for name in names}, **self.statistics.named()}
+        return {**self.target_parameters.named(), **self.statistics.named()}
 
     def both(
         self,
@@ -79,9 +74,7 @@ class SeparateStreams(TwoStream):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         residuals: Residuals | None,
+        statistics: Mapping[str, Tensor] | None = None,
     ) -> Any:
-        return functional_call(self.model, self.target_state(), (x, *args), kwargs)
-
-
-def _key(name: str) -> str:
-    return name.replace(".", "/")
+        running = self.statistics.named() if statistics is None else statistics
+        return functional_call(self.model, {**self.target_parameters.named(), **running}, (x, *args), kwargs)

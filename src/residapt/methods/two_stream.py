@@ -8,8 +8,8 @@ Chosen layers :math:`\Omega` exist once for each domain, and their weights are k
 
 with two learned numbers per layer, :math:`a_j = 1` and :math:`b_j = 0` at the start. :math:`L_t` is there
 when some target labels are. MMD has one Gaussian kernel, :math:`\exp(-\|u - v\|^2/\sigma)`, on the last
-features before the classifier (:math:`\sigma = 1` in the paper; here the median squared distance, see
-``discrepancy.sigma``); ``discrepancy.kind = "reversal"`` is the paper's variant with DANN's loss, ``"mmd"``
+features before the classifier (:math:`\sigma = 1` in the paper; here the median squared distance);
+``discrepancy.kind = "reversal"`` is the paper's variant with DANN's loss, ``"mmd"``
 the one with DDC's. Both streams start from the network as given, so train it on the source first. How the
 paper chooses :math:`\Omega` is in :mod:`residapt_bench.digits.layer_choice`.
 """

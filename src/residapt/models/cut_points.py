@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch.utils import _pytree as pytree
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs."""
 REPEATS = 3
-"""Forward passes that are timed; the quickest counts."""
+"""Forward passes that are timed."""
 
 
 @dataclass(frozen=True)
@@ -223,14 +224,19 @@ def _end(calls: list[Call], name: str) -> int:
 
 
 def _clock(model: nn.Module, example: Tensor) -> tuple[dict[str, float], float]:
-    """Seconds from the start of a forward pass to the end of each module, and to its own end."""
-    passes = []
-    for _ in range(1 + REPEATS):  # the first one warms up
+    """Seconds from the start of a forward pass to the end of each module, and to its own end.
+
+    Of each stretch between two ends the quickest pass counts, so that what disturbs one pass does not move the others.
+    """
+    quickest: list[float] = []
+    for repeat in range(1 + REPEATS):  # the first one warms up
         begin = _now(example)
         calls = traced(model, example, lambda _: _now(example))
-        passes.append({call.name: call.noted - begin for call in calls})
-    quickest = min(passes[1:], key=lambda times: times[""])
-    return quickest, quickest[""]
+        ends = [begin, *(call.noted for call in calls)]
+        taken = [end - before for before, end in pairwise(ends)]
+        quickest = list(map(min, quickest, taken)) if repeat > 1 else taken
+    left = {call.name: end for call, end in zip(calls, accumulate(quickest), strict=True)}
+    return left, left[""]
 
 
 def _now(example: Tensor) -> float:

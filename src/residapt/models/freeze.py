@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from residapt.models.cut_points import CutPoint
 
@@ -22,6 +23,8 @@ FEWEST_VIEWS = 2
 """With one view, training would see the same pixels every time."""
 NEAR = 0.05
 """Share of the forward pass's time within which two cuts cost nearly the same."""
+BLOCK = 1 / 3
+"""Most of the forward pass's time that a single block takes."""
 CACHE = 8e9
 """Bytes of cached outputs that are not exceeded."""
 
@@ -55,10 +58,7 @@ class Work:
 
     def bytes(self, point: CutPoint) -> int:
         """Size of all cached outputs."""
-        values = 1
-        for side in point.shape:
-            values *= side
-        return self.images * (1 + self.views) * values * self.bytes_per_value
+        return self.images * (1 + self.views) * prod(point.shape) * self.bytes_per_value
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     * A network without pre-trained weights is trained whole: its first stages know nothing yet.
     * So is one whose steps all fit into the time allowed, as on most GPUs, and one that cannot be cut.
     * Else as few stages are frozen as let the steps fit. Of cuts that cost nearly the same the one with the
-      smallest output is taken, since that is what has to be kept; it is the end of a block in most networks.
+      smallest output is taken, since that is what has to be kept; never one in the middle of a block that ends with a
+      much smaller output.
     * Views of the images are fewer than asked for where computing them would take too much of the time.
     * Where not even the deepest cut is enough, it is taken all the same, and there will be fewer steps. The deepest
       one is that which leaves a fifth of the parameters to train.
@@ -106,7 +107,8 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     seconds, for_views = 60.0 * AIM * minutes, 60.0 * VIEWS_SHARE * minutes
     costs = {p.name: work.with_views_for(p, for_views).seconds(p, whole) for p in points}
     allowed = [p for p in points if 1 - p.parameters >= LEAST_TRAINED and work.bytes(p) <= CACHE]
-    gain = [p for p in _without_wide(allowed, work) if costs[p.name] < needed]
+    inside = _inside_blocks(points)
+    gain = [p for p in _without_wide(allowed, work) if costs[p.name] < needed and p.name not in inside]
     if not gain:
         return Choice(None, "no cut of the network would save time, so that all of it is trained.")
     fitting = [point for point in gain if costs[point.name] <= seconds]
@@ -120,8 +122,23 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     return Choice(point, reason, work.with_views_for(point, for_views).views)
 
 
+def _inside_blocks(points: Sequence[CutPoint]) -> set[str]:
+    """Names of points in the middle of a block: its output is at most half as large.
+
+    A block is a module that ends at a later point, and takes a small part of the forward pass. That is far from the
+    share of modules that hold all stages, so that it does not depend on how exact the times are.
+    """
+    found = set()
+    for number, end in enumerate(points):
+        for name in end.names:
+            begun = [p for p in points[:number] if p.name.startswith(f"{name}.")]
+            if begun and end.time - begun[0].time <= BLOCK:
+                found |= {p.name for p in begun if 2 * prod(end.shape) <= prod(p.shape)}
+    return found
+
+
 def _without_wide(points: list[CutPoint], work: Work) -> list[CutPoint]:
-    """Without points in the middle of a block, where the output is much larger than at an end close by."""
+    """Without points whose output is much larger than another close by."""
     return [
         p
         for p in points

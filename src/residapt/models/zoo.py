@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from torch import Tensor, nn
 
@@ -102,23 +106,47 @@ def build_timm(
         model: nn.Module = timm.create_model(
             name, pretrained=False, num_classes=num_classes, in_chans=in_channels, **options
         )
-        if pretrained:
-            # Built without them first, so that a failure below is one of the download.
-            model = _timm_with_weights(timm, name, num_classes=num_classes, in_chans=in_channels, **options)
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         raise ConfigError(
             f"model timm:{name} cannot be built with num_classes={num_classes}, in_channels={in_channels}, "
             f"image_size={image_size}: {error}"
         ) from error
-    return model
+    if not pretrained:
+        return model
+    # Built without them first, so that a failure here is one of the download.
+    return _timm_with_weights(timm, name, num_classes=num_classes, in_chans=in_channels, **options)
 
 
 def _timm_with_weights(timm: Any, name: str, **options: Any) -> nn.Module:
     try:
-        model: nn.Module = timm.create_model(name, pretrained=True, **options)
+        with quick_without_internet():
+            model: nn.Module = timm.create_model(name, pretrained=True, **options)
         return model
     except Exception as error:  # what a hub raises without internet depends on its version
         raise _no_weights(f"timm:{name}", error) from error
+
+
+@contextmanager
+def quick_without_internet() -> Iterator[None]:
+    """Where the hub's name cannot be found, look into the cache alone: its library would retry for a minute."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not _found(urlsplit(constants.ENDPOINT).hostname)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _found(host: str | None) -> bool:
+    """Whether a name leads to an address; a proxy looks it up itself."""
+    if getproxies():
+        return True
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
 
 
 def build_hf(
@@ -128,7 +156,8 @@ def build_hf(
     transformers = _extra("transformers", "hf")
     local = Path(name).is_dir()
     try:
-        config = transformers.AutoConfig.from_pretrained(name, local_files_only=local, num_labels=num_classes)
+        with quick_without_internet():
+            config = transformers.AutoConfig.from_pretrained(name, local_files_only=local, num_labels=num_classes)
         _set_if_there(config, num_channels=in_channels, image_size=image_size)
         auto = transformers.AutoModelForImageClassification
         if random or (local and not _has_weights(Path(name))):

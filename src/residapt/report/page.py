@@ -87,7 +87,7 @@ def write_page(path: Path, document: Html) -> None:
 
 
 def note(text: object, kind: str = "") -> Html:
-    """A boxed remark; ``kind`` is good, bad, warning or empty."""
+    """A boxed note; ``kind`` is good, bad, warning or empty."""
     return tag("div", text, class_=f"note {kind}".strip())
 
 
@@ -104,7 +104,7 @@ def badge(text: str, kind: str = "") -> Html:
 
 
 def tiles(items: Sequence[tuple[str, object, object]]) -> Html:
-    """Key figures: (name, value, remark)."""
+    """Key figures: (name, value, comment)."""
     return tag(
         "dl",
         join(
@@ -112,10 +112,10 @@ def tiles(items: Sequence[tuple[str, object, object]]) -> Html:
                 "div",
                 tag("dt", name),
                 tag("dd", value),
-                tag("dd", remark, class_="remark") if remark else "",
+                tag("dd", comment, class_="comment") if comment else "",
                 class_="tile",
             )
-            for name, value, remark in items
+            for name, value, comment in items
         ),
         class_="tiles",
     )

@@ -94,7 +94,7 @@ def read_metrics(path: Path) -> Metrics:
         step, kind = line.get("step"), line.get("kind")
         if not isinstance(step, int):
             continue
-        if kind == "notice":
+        if kind == "note":
             found.notes.append(Note(str(line.get("text", "")), step))
         elif isinstance(line.get("values"), dict):
             stage = str(line.get("stage", "adapt"))

@@ -35,13 +35,13 @@ def render_run(data: RunData) -> Html:
 
 def _header(name: str, data: RunData) -> Html:
     recipe = data.setting("recipe")
-    told = f"recipe {recipe}" if recipe else ""
-    facts = [data.setting("method"), told, data.setting("model.spec")]
+    named = f"recipe {recipe}" if recipe else ""
+    facts = [data.setting("method"), named, data.setting("model.spec")]
     if data.summary is not None:
         summary = data.summary
         facts = [
             summary.method,
-            told,
+            named,
             summary.model,
             plural(len(summary.classes), "class", "classes"),
             f"{count(summary.source_images)} source → {count(summary.target_images)} target images",

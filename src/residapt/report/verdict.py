@@ -68,7 +68,8 @@ def headline(verdict: Verdict) -> tuple[str, str]:
         return "It is not clear whether adaptation helped.", "warning"
     if verdict.selected == "source":
         return "Adaptation did not help: the source network was selected.", "bad"
-    return "Adaptation seems to have made it worse; the adapted network was selected because of --force.", "bad"
+    why = "because of --force" if verdict.chosen_by == "force" else "by you"
+    return f"Adaptation seems to have made it worse; the adapted network was selected {why}.", "bad"
 
 
 def verdict_section(data: RunData) -> Section:
@@ -83,7 +84,7 @@ def verdict_section(data: RunData) -> Section:
         tag("ul", *(tag("li", _sentence(reason)) for reason in summary.verdict.reasons))
         if summary.verdict.reasons
         else "",
-        *_labels_disagree(summary),
+        *_labels_disagree(data, summary),
         tiles(_key_figures(summary)),
         _notes_link(data, summary),
     ]
@@ -116,17 +117,18 @@ def _selected(summary: RunSummary) -> Html:
     )
 
 
-def _labels_disagree(summary: RunSummary) -> list[Html]:
-    gains = [one.gain for one in scored_sets(summary.accuracies) if one.gain is not None]
-    if not gains or summary.verdict.helped is None:
+def _labels_disagree(data: RunData, summary: RunSummary) -> list[Html]:
+    if summary.verdict.chosen_by == "user":
         return []
-    if summary.verdict.helped and max(gains) < -CLEAR:
-        return [note("The labelled images say otherwise: accuracy fell. Trust the labels.", "bad")]
-    if not summary.verdict.helped and min(gains) > CLEAR:
-        text = (
-            "The labelled images say otherwise: accuracy rose. Trust the labels; --force selects the adapted network."
-        )
-        return [note(text, "warning")]
+    gains = [one.gain for one in scored_sets(summary.accuracies) if one.gain is not None]
+    if not gains:
+        return []
+    if summary.verdict.selected == "adapted" and max(gains) < -CLEAR:
+        text = "The labelled images say otherwise: accuracy fell. Trust the labels; this selects the source network:"
+        return [note(text, "bad"), command(run_command("reject", data.path))]
+    if summary.verdict.selected == "source" and min(gains) > CLEAR:
+        text = "The labelled images say otherwise: accuracy rose. Trust the labels; this selects the adapted network:"
+        return [note(text, "warning"), command(run_command("accept", data.path))]
     return []
 
 
@@ -134,8 +136,8 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
     items: list[tuple[str, object, object]] = []
     for one in scored_sets(summary.accuracies)[:2]:
         if one.before is not None and one.after is not None and one.gain is not None:
-            remark = f"{signed(one.gain)} points, {one.protocol}"
-            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", remark))
+            comment = f"{signed(one.gain)} points, {one.protocol}"
+            items.append((f"Accuracy on {one.name}", f"{one.before:.1f} → {one.after:.1f}%", comment))
     share = f"{summary.changed_count / max(summary.target_images, 1):.0%} of the target images"
     items.append(("Predictions changed", count(summary.changed_count), share))
     if summary.ranks:

@@ -35,6 +35,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def megabytes(size: int) -> str:
+    """12.3 MB, 45.6 kB."""
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+
+
 SCORE_NAMES = {"infomax": "InfoMax", "bnm": "BNM", "snd": "SND", "class_ami": "ClassAMI", "dev": "DEV", "devn": "DEVN"}
 
 

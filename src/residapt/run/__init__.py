@@ -7,8 +7,8 @@ from residapt.lazy import lazy
 if TYPE_CHECKING:
     from residapt.run.api import AdaptedRun, adapt, run_request
     from residapt.run.decision import accept, reject
+    from residapt.run.recorded import recorded_config
     from residapt.run.request import Request, Setup
-    from residapt.run.resume import recorded_config
 
 __all__ = ["AdaptedRun", "Request", "Setup", "accept", "adapt", "recorded_config", "reject", "run_request"]
 
@@ -18,6 +18,6 @@ __getattr__, __dir__ = lazy(
         **dict.fromkeys(("AdaptedRun", "adapt", "run_request"), "residapt.run.api"),
         **dict.fromkeys(("accept", "reject"), "residapt.run.decision"),
         **dict.fromkeys(("Request", "Setup"), "residapt.run.request"),
-        "recorded_config": "residapt.run.resume",
+        "recorded_config": "residapt.run.recorded",
     },
 )

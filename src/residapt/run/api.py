@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from residapt.errors import ConfigError
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
+from residapt.run.recorded import recorded_config
 from residapt.run.request import Request, Setup
-from residapt.run.resume import recorded_config
+from residapt.run.restarts import with_restarts
 from residapt.run.stages import adapt_stage, begin, source_stage
 from residapt.settings import merged
+from residapt.storage.hub import push_to_hub
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, Verdict
 from residapt.streams import TwoStream
@@ -78,7 +81,7 @@ class AdaptedRun:
     def save_pretrained(self, path: Path | str, overwrite: bool = False) -> None:
         """Write the adapter of the adapted streams, whatever the verdict.
 
-        It carries what training has changed of the source network; with ``train_source=False`` that is nothing, and
+        It carries what training has changed of the source network; with ``freeze="base"`` that is nothing, and
         the adapter is small.
 
         Args:
@@ -86,6 +89,21 @@ class AdaptedRun:
             overwrite: Replace an adapter that is there already.
         """
         write_adapter(self._finished, Path(path), overwrite=overwrite)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the adapter of the adapted streams to the Hugging Face Hub; ``residapt.load`` finds it there.
+
+        Args:
+            repo_id: Where to: ``"user/name"``. The repository is created if it is not there.
+            private: Whether a new repository is private.
+            token: Access token; without it the one that ``hf auth login`` has stored.
+
+        Returns:
+            The address of the repository.
+        """
+        with tempfile.TemporaryDirectory() as place:
+            self.save_pretrained(Path(place, "adapter"))
+            return push_to_hub(Path(place, "adapter"), repo_id, private=private, token=token)
 
 
 def adapt(
@@ -133,7 +151,8 @@ def adapt(
         callbacks: Callbacks of the adaptation (:class:`residapt.Callback`).
         tensorboard: Write event files into ``out``.
         trust_code: Allow code that the files of a run name as their network.
-        verbose: Show progress and messages on the standard error stream.
+        verbose: Show progress and messages on the standard error stream. If False, messages go to the logger
+            ``residapt`` instead.
         console: A ``rich`` console to show them on instead.
         **settings: Settings of the configuration, by groups or with dots:
             ``seed=1, rank={"weight": 0.5}, **{"pretrain.steps": 500}``.
@@ -179,18 +198,23 @@ def adapt(
 
 
 def run_request(request: Request) -> AdaptedRun:
-    """Check everything, then create the run directory and go through the stages."""
+    """Check everything, then create the run directory and go through the stages, once or for each restart."""
+    finished = _go(request) if request.config.restarts == 1 else with_restarts(request, _go)
+    return AdaptedRun(finished, None if request.out is None else RunDirectory(request.out))
+
+
+def _go(request: Request, ready: Callable[[], None] = lambda: None) -> Finished:
     setup = prepare(request)
     run = None
+    if setup.engine.is_main:
+        ready()
     if request.out is not None:
         new = setup.engine.is_main and not request.resume
         run = RunDirectory.create(request.out) if new else RunDirectory(request.out)
     setup.engine.wait()
-    begin(setup, run)
-    setup = with_outputs(setup)
+    setup = with_outputs(begin(setup, run))
     network = source_stage(setup, run)
-    adapted = adapt_stage(setup, run, network)
-    return AdaptedRun(finish(setup, run, network, adapted), run)
+    return finish(setup, run, network, adapt_stage(setup, run, network))
 
 
 def _recorded(

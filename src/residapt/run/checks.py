@@ -1,4 +1,4 @@
-"""What can be refused before torch is imported: places that are not given, do not exist or cannot be written."""
+"""What can be refused before torch is imported: unknown names, places that are not given, missing or in use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from pathlib import Path
 
 from residapt.config import Config
 from residapt.errors import ConfigError, DataError
+from residapt.methods.names import check_method
+
+
+def check_settings(config: Config, given: frozenset[str] = frozenset(), out: Path | None = None) -> None:
+    """Refuse places that cannot be used and a method that is not known; ``given`` names the data that are objects."""
+    check_places(config, given)
+    check_method(config.method)
+    if out is not None:
+        check_output(out)
 
 
 def check_places(config: Config, given: frozenset[str] = frozenset()) -> None:
@@ -24,9 +33,11 @@ def check_places(config: Config, given: frozenset[str] = frozenset()) -> None:
         raise DataError(
             f"data.target_labels: '{labels}' does not exist. Give a CSV file (path,class) or a folder of class folders."
         )
-    weights = config.model.weights
+    weights, base = config.model.weights, config.model.base
     if weights not in (None, "none") and not _exists(weights):
         raise ConfigError(f"model.weights: file '{weights}' does not exist. Check the path, or give none.")
+    if base is not None and not _exists(base):
+        raise ConfigError(f"model.base: '{base}' does not exist. Give a run directory, or a file of weights.")
 
 
 def check_output(path: Path) -> None:

@@ -54,9 +54,9 @@ def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
         except ResidaptError as error:
             points = [point for point in points if point.time < choice.point.time]
             choice = choose_cut(points, work, minutes=config.minutes, pretrained=True)
-            told = f"{type(setup.network).__name__} is trained whole, since it cannot be cut: {error}"
+            note = f"{type(setup.network).__name__} is trained whole, since it cannot be cut: {error}"
             if choice.point is None:
-                setup = replace(setup, notes=(*setup.notes, told))
+                setup = replace(setup, notes=(*setup.notes, note))
     if pretrained and config.minutes and not points:
         setup = replace(setup, notes=(*setup.notes, f"{type(setup.network).__name__}: {choice.reason}"))
     return replace(setup, config=config.model_copy(update={"freeze": "none"}), kept=FrozenPart(reason=choice.reason))
@@ -155,7 +155,7 @@ def _work(setup: Setup) -> Work:
     """What there is to do: source steps have images of one domain, those of the adaptation of both."""
     config = setup.config
     batch = 2 * config.train.batch_size
-    source = (config.pretrain.steps or 0) * config.pretrain.batch_size / batch if setup.train_source else 0.0
+    source = (config.pretrain.steps or 0) * config.train.batch_size / batch if setup.train_source else 0.0
     adapt = config.train.steps * (VIEW_COST if config.method_config.consistency.weight > 0 else 1.0)
     return Work(
         images=sum(len(images) for images in setup.opened.values()),

@@ -25,6 +25,8 @@ STEPS_BETWEEN = 10
 """Fewest steps between two evaluations of a kind."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
+SMALLEST = 8
+"""Side of the smallest images."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -48,14 +50,15 @@ class Facts:
 def fill_in(given: Config, facts: Facts) -> Config:
     """The user's configuration with everything chosen that was not set."""
     fill = partial(_fill, given=given)
-    config = fill(given, group="data", image_size=facts.size, channels=facts.channels)
+    config = given
+    if facts.channels in (1, 3) and facts.size >= SMALLEST:  # else there are no images, but features or series
+        config = fill(config, group="data", image_size=facts.size, channels=facts.channels)
     if facts.size >= PHOTOGRAPH:
-        config = fill(config, group="pretrain", batch_size=32)
         config = fill(config, group="train", batch_size=32)
     config = _views(config, given, facts)
     if facts.pretrained:
         config = fill(config, group="pretrain", lr=2e-4, head=5.0)
-    steps = _between(SOURCE_EPOCHS * facts.source_images / config.pretrain.batch_size, SOURCE_STEPS)
+    steps = _between(SOURCE_EPOCHS * facts.source_images / config.train.batch_size, SOURCE_STEPS)
     config = fill(config, group="pretrain", steps=steps)
     larger = max(facts.source_images, facts.target_images)
     steps = _between(ADAPT_EPOCHS * larger / config.train.batch_size, ADAPT_STEPS)
@@ -79,9 +82,11 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     if not photographs:
         config = fill(config, group="augment", strength="mixed")
         config = fill(config, group="consistency", view="strong")
-    rate = GroupConfig(lr=1e-4 if facts.pretrained else 5e-4)
+    # A network that has learned the source and nothing else is trained on as quickly here as it was there.
+    general = photographs and facts.pretrained
+    rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
-    return fill(config, group="train", head=10.0) if facts.pretrained else config
+    return fill(config, group="train", head=10.0) if general else config
 
 
 def by_steps(config: Config, given: Config) -> Config:
@@ -136,10 +141,11 @@ def source_settings(config: Config) -> TrainConfig:
     assert pretrain.steps is not None
     values = {
         "steps": pretrain.steps,
-        "batch_size": pretrain.batch_size,
+        "batch_size": config.train.batch_size,
         "seed": config.train.seed,
         "beta1": 0.9,
-        "network": {"lr": pretrain.lr, "weight_decay": pretrain.weight_decay},
+        "network": {"lr": pretrain.lr},
+        "weight_decay": pretrain.weight_decay,
         "head": pretrain.head,
         "log_every": max(1, min(50, pretrain.steps // 40)),
     }

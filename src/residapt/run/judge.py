@@ -66,7 +66,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     started = time.monotonic()
     source.eval()
     adapted.method.eval()
-    before, after = _evidence(setup, source, adapted.method)
+    before, after = evidence_of(setup, source, adapted.method)
     verdict = _judge(setup, before, after)
     temperatures = _temperatures(before, after)
     scored = score_labelled(setup, source, adapted.method, temperatures)
@@ -79,7 +79,8 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     return finished
 
 
-def _evidence(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
+def evidence_of(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
+    """Outputs of the source network and of the adapted one, on held-out source and on target images."""
     plain = plain_streams(source, setup.method_config.transform.features)
     before = collect(plain, setup.held_out_seen, setup.seen, target_stream="source", device=setup.device)
     after = collect(method.streams, setup.held_out_seen, setup.seen, target_stream="target", device=setup.device)
@@ -100,6 +101,7 @@ def _judge(setup: Setup, before: Evidence, after: Evidence) -> Verdict:
         helped=judged.helped,
         selected="source" if back else "adapted",
         reasons=judged.reasons,
+        measurements={name: (round(a, 6), round(b, 6)) for name, (a, b) in judged.votes.items()},
         chosen_by="force" if forced else "guard",
     )
 

@@ -35,7 +35,7 @@ SOURCE_SHARE = 0.4
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
 LOOKED_AT = (64, 500)
-"""Fewest and most images of each domain that are looked at along the run."""
+"""Fewest and most images of each domain in an evaluation along the run."""
 
 
 def measure(setup: Setup, source: TrainConfig) -> Pace:
@@ -119,7 +119,7 @@ def images_in_the_end(setup: Setup, pace: Pace) -> int:
 
 
 def images_along(config: Config, pace: Pace, looks: int) -> int:
-    """How many images of each domain are looked at along the run, so that all looks take the share they may."""
+    """How many images of each domain an evaluation along the run takes, so that all take no more than their share."""
     training = (config.pretrain.steps or 0) * pace.source + config.train.steps * pace.adapt
     possible = LOOKS * training / max(2 * looks * pace.forward, 1e-9)
     return max(LOOKED_AT[0], min(LOOKED_AT[1], int(possible)))
@@ -161,7 +161,8 @@ def _stand_in(pair: DomainPair, like: Tensor) -> DomainPair:
 
 def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) -> Trainer:
     network = copy.deepcopy(setup.network)
-    return make_trainer(method, network, pair, method=setup.method_config, train=train, engine=setup.engine)
+    config = setup.source_config if method == "source_only" else setup.method_config
+    return make_trainer(method, network, pair, method=config, train=train, engine=setup.engine)
 
 
 def _seconds_per_step(trainer: Trainer) -> float:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from residapt.config import Config
-from residapt.data.decoded import CacheConfig, Encoded
+from residapt.data.decoded import CacheConfig
 from residapt.data.domains import DomainPair, Labelled
-from residapt.data.folders import ClassFolders
-from residapt.data.labelled_target import check_few, check_unchanged, open_few, records_of, with_few
-from residapt.data.scan import scan_labelled, scan_source, scan_target
+from residapt.data.folders import LabelledFiles
+from residapt.data.labelled_target import check_unchanged, open_few, records_of, with_few
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
@@ -34,6 +31,7 @@ from residapt.run.networks import (
     with_base,
 )
 from residapt.run.request import DATA, Request, Setup, check_request
+from residapt.run.scan import Scanned, scan
 from residapt.run.scoring import doubtful_data, evaluation_set, unlabelled
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
@@ -69,17 +67,6 @@ class _Data:
         return (*self.source.images.notes, *self.target.notes, *(note for notes in others for note in notes))
 
 
-class _Given(NamedTuple):
-    """The data of a request, its folders scanned: once, and before any network is built."""
-
-    source: Any
-    target: Any
-    found: Encoded | None
-    """The images of the target, where it is a path."""
-    evaluate: Any
-    labelled: Any
-
-
 def prepare(request: Request) -> Setup:
     """Everything a run needs, or an error that says what is wrong with what was given."""
     started = time.monotonic()
@@ -88,8 +75,8 @@ def prepare(request: Request) -> Setup:
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
     reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
-    given = _scan(request)
-    folders = isinstance(given.source, ClassFolders)
+    given = request.scanned or scan(*(request.data(name) for name in DATA))
+    folders = isinstance(given.source, LabelledFiles)
     source = None if folders else open_source(given.source, reading, request.classes)
     network = _network(request, config, form, source.classes if source else given.source.classes)
     with phase("reading and checking the images", request.console):
@@ -102,24 +89,13 @@ def prepare(request: Request) -> Setup:
     return complete(replace(setup, started=started), config, facts)
 
 
-def _scan(request: Request) -> _Given:
-    source, target, labelled, evaluate = (request.data(name) for name in DATA)
-    found = scan_target(Path(target)) if isinstance(target, str) else None
-    if isinstance(source, str):
-        source = scan_source(Path(source))
-        check_few(labelled, target, source.classes)
-        if isinstance(evaluate, str):
-            evaluate = scan_labelled(Path(evaluate), source.classes)
-    return _Given(source, target, found, evaluate, labelled)
-
-
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
     if request.model is not None:
         return given_network(config, request.model)
     return build_network(config, form, classes)
 
 
-def _open(given: _Given, reading: Reading, source: OpenLabelled) -> _Data:
+def _open(given: Scanned, reading: Reading, source: OpenLabelled) -> _Data:
     scored = few = None
     if given.evaluate is not None:
         scored = open_evaluation(given.evaluate, reading, source.classes)

@@ -21,17 +21,18 @@ from residapt.distributed import Engine
 from residapt.errors import ConfigError
 from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import Evaluation
-from residapt.evaluate.scores import SCORES
-from residapt.methods import MethodConfig, check_method
+from residapt.methods import MethodConfig
 from residapt.models import InputSpec
-from residapt.models.trust import refuse_code
-from residapt.run.checks import check_output, check_places
+from residapt.run.checks import check_settings
 from residapt.run.frozen import Frozen
+from residapt.run.scan import Scanned
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.summary import FrozenPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
+from residapt.train.progress import tell
 from residapt.train.tensorboard import check_tensorboard
+from residapt.trust import refuse_code
 
 DATA = ("source", "target", "target_labels", "evaluate")
 """Data of a run: a folder, which belongs to the configuration, or an object, which belongs to the request."""
@@ -71,6 +72,8 @@ class Request:
     """Whether a network of the form ``package.module:factory`` may be imported: it was typed, or allowed."""
     outputs: Path | None = None
     """Folder for outputs of frozen stages that several runs share; None keeps them with the run, until its end."""
+    scanned: Scanned | None = None
+    """The data, if their folders have been scanned already."""
 
     def __post_init__(self) -> None:
         data = {name: getattr(self.config.data, name) for name in DATA}
@@ -97,16 +100,12 @@ def check_request(request: Request, config: Config) -> None:
     if request.model is None:  # first of all: what else a file says does not matter then
         where = f"run '{request.out}'" if request.resume else "the configuration or base run"
         refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
-    check_places(config, frozenset(name for name in DATA if getattr(request, name) is not None))
-    check_method(config.method)
-    if config.select != "last" and config.select not in SCORES:
-        raise ConfigError(f"--select {config.select!r} is not a score. Use last, or one of: {', '.join(SCORES)}.")
+    given = frozenset(name for name in DATA if getattr(request, name) is not None)
+    check_settings(config, given, None if request.resume else request.out)
     if request.tensorboard:
         check_tensorboard()
         if request.out is None:
             raise ConfigError("tensorboard=True needs an output folder for its event files: give out=.")
-    if request.out is not None and not request.resume:
-        check_output(request.out)
 
 
 def _absolute(place: str | None) -> str | None:
@@ -196,6 +195,11 @@ class Setup:
         return config if self.frozen is None else self.frozen.settings(config)
 
     @property
+    def source_config(self) -> MethodConfig:
+        """The same for the training of the source network, before it is a base that stays as it is."""
+        return self.method_config.model_copy(update={"train_source": True})
+
+    @property
     def watched(self) -> Images:
         """The target images that no label was given for."""
         whole = len(self.unlabelled) == len(self.target)
@@ -220,6 +224,6 @@ class Setup:
         return streams if self.frozen is None else self.frozen.whole_streams(streams)
 
     def say(self, text: str) -> None:
-        """Print to the terminal, in one process only."""
+        """Print to the terminal, or log if that is quiet; in one process only."""
         if self.engine.is_main:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            tell(self.console, text)

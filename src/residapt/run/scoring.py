@@ -23,7 +23,6 @@ from residapt.run.request import Setup
 from residapt.storage.summary import Accuracy, ScoredCalibration, ScoredDetection
 from residapt.train import Method
 
-Messages = tuple[str, ...]
 FEW_PIXELS = 5_000
 """Images in memory that are compared pixel by pixel without asking."""
 Stage = Literal["source_only", "adapted"]
@@ -31,7 +30,7 @@ Stage = Literal["source_only", "adapted"]
 
 def evaluation_set(
     given: Any, scored: OpenLabelled | None, *, source: OpenLabelled, target: OpenImages, labelled: OpenLabelled | None
-) -> tuple[Evaluation | None, Messages]:
+) -> tuple[Evaluation | None, tuple[str, ...]]:
     """The set to score, with its stamp: are its images among those that training sees?"""
     if scored is None:
         return None, ()
@@ -48,7 +47,7 @@ def evaluation_set(
     return Evaluation(_name(given), data, protocol=protocol), notes
 
 
-def _without_labelled(scored: OpenLabelled, labelled: OpenLabelled | None) -> tuple[Tensor, Messages]:
+def _without_labelled(scored: OpenLabelled, labelled: OpenLabelled | None) -> tuple[Tensor, tuple[str, ...]]:
     everything = torch.arange(len(scored.images))
     if labelled is None:
         return everything, ()
@@ -68,7 +67,7 @@ def _without_labelled(scored: OpenLabelled, labelled: OpenLabelled | None) -> tu
     return everything[~trained], (note,)
 
 
-def unlabelled(target: OpenImages, labelled: OpenLabelled | None) -> tuple[Tensor, Messages]:
+def unlabelled(target: OpenImages, labelled: OpenLabelled | None) -> tuple[Tensor, tuple[str, ...]]:
     """Target images for the scores that need no labels: those without a given label."""
     everything = torch.arange(len(target))
     if labelled is None:
@@ -83,9 +82,9 @@ def unlabelled(target: OpenImages, labelled: OpenLabelled | None) -> tuple[Tenso
     return everything, (note,)
 
 
-def doubtful_data(source: OpenLabelled, target: OpenImages) -> Messages:
+def doubtful_data(source: OpenLabelled, target: OpenImages) -> tuple[str, ...]:
     """What is allowed but rarely meant: target images that are source images, and classes with a single image."""
-    found: Messages = ()
+    found: tuple[str, ...] = ()
     if bool(source.images.files) == bool(target.files) and (target.files or len(target) <= FEW_PIXELS):
         same = int(same_images(target, source.images).sum())
         if same:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from residapt.config import Config, load_config
-from residapt.errors import ConfigError, TrainingError
+from residapt.errors import TrainingError
 from residapt.evaluate.collect import collect
 from residapt.run.along import scores_of
 from residapt.run.request import Setup
 from residapt.storage.checkpoint import steps_in
-from residapt.storage.run_directory import RunDirectory
 from residapt.train import Method
 from residapt.train.checkpoint import load_weights_of
 
@@ -33,14 +29,3 @@ def best_checkpoint(setup: Setup, method: Method, directory: Path) -> tuple[Meth
         raise TrainingError(f"--select {name}: no checkpoint in '{directory}' has this score. Select another one.")
     value, step, best = max(found, key=lambda one: one[:2])
     return best, f"step {step}, the best by {name} ({value:.4g}) of {len(found)} checkpoints"
-
-
-def reopened_config(path: Path, options: Mapping[str, Any]) -> Config:
-    """The configuration of a finished run with another ``select``; refused where the checkpoints are gone."""
-    run = RunDirectory.open(path)
-    if not any(steps_in(folder) for folder in run.checkpoint.glob("adapt*")):
-        raise ConfigError(
-            f"run '{path}' has finished without --keep-checkpoints, so that there is none to select. Adapt its source "
-            f"network once more into a new folder: --base {path} --select {options['select']} -o NEW."
-        )
-    return load_config(run.config, options=options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import nn
@@ -27,10 +27,12 @@ from residapt.run.networks import accuracy_of, logits_in
 from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
+from residapt.run.size import size_line
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
 from residapt.storage.run_directory import RunDirectory
+from residapt.storage.summary import Choices, read_choices, write_choices
 from residapt.streams.merge import merge_and_unload
 from residapt.train import Callback, Method, Trainer
 from residapt.train.callbacks import CallbackState
@@ -60,10 +62,10 @@ class Notes(Callback):
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Each text once."""
-        if notice not in self.texts:
-            self.texts.append(notice)
+        if note not in self.texts:
+            self.texts.append(note)
 
     def state(self) -> CallbackState:
         """The texts so far."""
@@ -99,23 +101,31 @@ class Adapting:
         return self.trainer.method
 
 
-def begin(setup: Setup, run: RunDirectory | None) -> None:
-    """Write the configuration and the messages about the data; a run that goes on has written them already."""
+def begin(setup: Setup, run: RunDirectory | None) -> Setup:
+    """Write the configuration and the messages about the data; a run that goes on has written them already.
+
+    Gives the setup with what was chosen when the run began.
+    """
     if setup.resume and run is not None:
         if setup.engine.is_main and load_config(run.config) != setup.config:
             with atomic_file(run.config, overwrite=True) as file:
                 write_config(setup.config, file)
-        return
+        choices = read_choices(run.choices)
+        return setup if choices is None else replace(setup, kept=choices.frozen, notes=choices.notes)
     for note in setup.notes:
         setup.say(f"note: {note}")
+    if not setup.console.quiet and (size := size_line(setup)) is not None:
+        setup.say(size)
     if run is None or not setup.engine.is_main:
-        return
+        return setup
     if setup.labelled:
         write_records(setup.labelled, run.labelled)
+    write_choices(Choices(frozen=setup.kept, notes=setup.notes), run.choices)
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
     for note in setup.notes:
-        metrics.write("notice", step=0, text=note)
+        metrics.write("note", step=0, text=note)
+    return setup
 
 
 def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
@@ -159,7 +169,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         "source_only",
         setup.network,
         source_pair(setup.pair.source, setup.pair.balance, setup.pair.workers),
-        method=setup.method_config,
+        method=setup.source_config,
         train=settings,
         callbacks=_listeners(setup, run, "source"),
         engine=setup.engine,

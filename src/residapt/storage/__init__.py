@@ -7,6 +7,7 @@ from residapt.lazy import lazy
 if TYPE_CHECKING:
     from residapt.storage.adapter import load, save_pretrained
     from residapt.storage.adapter_format import AdapterConfig, LayerRecord, read_config
+    from residapt.storage.adapter_set import AdapterSet
     from residapt.storage.base_network import base_hashes
     from residapt.storage.metadata import AdapterMetadata
     from residapt.storage.model_file import read_model_metadata, write_model
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdapterConfig",
     "AdapterMetadata",
+    "AdapterSet",
     "LayerRecord",
     "base_hashes",
     "load",
@@ -28,6 +30,7 @@ __getattr__, __dir__ = lazy(
     {
         **dict.fromkeys(("load", "save_pretrained"), "residapt.storage.adapter"),
         **dict.fromkeys(("AdapterConfig", "LayerRecord", "read_config"), "residapt.storage.adapter_format"),
+        "AdapterSet": "residapt.storage.adapter_set",
         "base_hashes": "residapt.storage.base_network",
         **dict.fromkeys(("AdapterMetadata", "Input"), "residapt.storage.metadata"),
         **dict.fromkeys(("read_model_metadata", "write_model"), "residapt.storage.model_file"),

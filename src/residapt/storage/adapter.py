@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 import safetensors.torch
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from residapt.errors import ConfigError, ModelError
 from residapt.models.standardise import standardised
-from residapt.storage.adapter_format import CARD, CONFIG, WEIGHTS, AdapterConfig, Base, LayerRecord, read_config
+from residapt.storage.adapter_format import AdapterConfig, Base, LayerRecord, read_config
 from residapt.storage.atomic import write_folder
 from residapt.storage.base_network import (
     TensorRecord,
@@ -28,11 +29,15 @@ from residapt.storage.base_network import (
     tensor_hash,
     with_tensors,
 )
+from residapt.storage.hub import CARD, CONFIG, WEIGHTS, adapter_folder
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.model_card import model_card
 from residapt.streams.norm import batch_norms
 from residapt.streams.two_stream import TwoStream
 from residapt.transform import build_transform
+
+if TYPE_CHECKING:
+    from residapt.storage.adapter_set import AdapterSet
 
 
 def save_pretrained(
@@ -47,12 +52,13 @@ def save_pretrained(
     """Write the adapter of a two-stream model into a folder.
 
     Args:
-        two: The streams.
+        streams: The streams.
         path: The folder; it is created.
         metadata: Method, classes and input of the network.
         base: ``"reference"`` refers to the source weights by hash: the adapter is small, for that network alone.
             ``"included"`` carries them: all, or those that differ from the ``original``.
-        original: Hashes of the tensors of the original network (see ``base_hashes``).
+        original: Hashes of the tensors of the original network (see ``base_hashes``); what still has them is referred
+            to, batch-norm statistics included.
         overwrite: Replace an adapter that is there already.
 
     Example:
@@ -87,7 +93,21 @@ def save_pretrained(
     write_folder(path, {WEIGHTS: blob, CARD: model_card(config).encode(), CONFIG: text.encode()})
 
 
-def load(model: nn.Module, path: Path | str) -> TwoStream:
+@overload
+def load(model: nn.Module, path: Path | str, *, revision: str | None = ...) -> TwoStream: ...
+
+
+@overload
+def load(model: nn.Module, path: Mapping[str, Path | str], *, cached: int = ...) -> AdapterSet: ...
+
+
+def load(
+    model: nn.Module,
+    path: Path | str | Mapping[str, Path | str],
+    *,
+    cached: int | None = None,
+    revision: str | None = None,
+) -> TwoStream | AdapterSet:
     """The two-stream model of an adapter on its base network, in evaluation mode; another network is rejected.
 
     The given model is not changed. Its parameters are shared with the result: adapters of many domains on one
@@ -95,17 +115,29 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
 
     Args:
         model: The base network.
-        path: The folder of the adapter.
+        path: The folder of the adapter, or its name on the Hugging Face Hub, ``"user/name"``; or several of them by
+            names of your own, which give an :class:`residapt.AdapterSet`.
+        cached: How many networks of an ``AdapterSet`` are kept formed; 4 if not given.
+        revision: Branch, tag or commit on the Hub.
     """
-    config = read_config(Path(path))
-    tensors = _read_tensors(Path(path) / WEIGHTS, config)
+    if isinstance(path, Mapping):
+        from residapt.storage.adapter_set import AdapterSet
+
+        return AdapterSet(model, path) if cached is None else AdapterSet(model, path, cached=cached)
+    return load_one(model, adapter_folder(path, revision=revision))
+
+
+def load_one(model: nn.Module, path: Path, shared: nn.Module | None = None) -> TwoStream:
+    """One adapter; ``shared`` is a body that several adapters have in common, where the file carries no part of it."""
+    config = read_config(path)
+    tensors = _read_tensors(path / WEIGHTS, config)
     what = f"adapter '{path}'"
     check_base(model, config.tensors, what)
     carried = {f"source.{name}": (name, config.tensors[name]) for name in config.carried}
     for key, (_, record) in carried.items():
         _require(tensors, key, record.shape, what, record.dtype)
-    body = with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
-    if config.standardise:
+    body = shared or with_tensors(model, {name: tensors[key] for key, (name, _) in carried.items()})
+    if config.standardise and shared is None:
         standardised(body)
     # Built with ranks 0, since the starting factors would be replaced.
     trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
@@ -114,7 +146,7 @@ def load(model: nn.Module, path: Path | str) -> TwoStream:
         parameter.requires_grad_(True)
     streams.config = config.transform
     _check_layers(streams, config, what)
-    used = {*carried, *_load_statistics(streams, tensors, what), *_load_transforms(streams, config, tensors, what)}
+    used = {*carried, *_load_own(streams, tensors, what), *_load_transforms(streams, config, tensors, what)}
     if unknown := sorted(set(tensors) - used):
         raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
     return streams.eval()
@@ -136,21 +168,20 @@ def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
 def _collect(streams: TwoStream, records: Mapping[str, TensorRecord]) -> dict[str, Tensor]:
     own = named_tensors(streams.model)
     tensors = {f"source.{name}": own[name] for name, record in records.items() if record.sha256 is None}
-    tensors |= {f"target.{name}": tensor for name, tensor in streams.statistics.named().items()}
+    tensors |= {f"target.{name}": tensor for name, tensor in own_tensors(streams).items()}
     for name in streams.layers:
         tensors |= {f"transform.{name}.{key}": factor for key, factor in streams.transform(name).named_parameters()}
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def _describe_source(model: nn.Module, base: Base, original: Mapping[str, str] | None) -> dict[str, TensorRecord]:
-    # Source statistics move even where the weights are frozen, so they are always carried.
+    # Source statistics move even where the weights are frozen, so they are carried unless they are known not to have.
     statistics = {id(buffer) for _, norm in batch_norms(model) for buffer in norm.buffers(recurse=False)}
     records = {}
     for name, tensor in named_tensors(model).items():
-        carry = id(tensor) in statistics or (base == "included" and original is None)
-        sha256 = None if carry else tensor_hash(tensor)
-        if base == "included" and original is not None and original.get(name) != sha256:
-            sha256 = None
+        sha256: str | None = tensor_hash(tensor)
+        if base == "included" or id(tensor) in statistics:
+            sha256 = sha256 if original is not None and original.get(name) == sha256 else None
         records[name] = describe_tensor(tensor, sha256)
     return records
 
@@ -198,11 +229,16 @@ def _load_transforms(streams: TwoStream, config: AdapterConfig, tensors: Mapping
 
 
 @torch.no_grad()
-def _load_statistics(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
-    statistics = streams.statistics.named()
-    for name, own in statistics.items():
+def _load_own(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> set[str]:
+    named = own_tensors(streams)
+    for name, own in named.items():
         own.copy_(_require(tensors, f"target.{name}", tuple(own.shape), what, str(own.dtype).removeprefix("torch.")))
-    return {f"target.{name}" for name in statistics}
+    return {f"target.{name}" for name in named}
+
+
+def own_tensors(streams: TwoStream) -> dict[str, Tensor]:
+    """Batch-norm statistics and parameters that the target stream has for itself."""
+    return {**streams.statistics.named(), **streams.target_parameters.named()}
 
 
 def _require(

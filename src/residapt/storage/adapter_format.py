@@ -13,10 +13,10 @@ from torch import nn
 from residapt.errors import ModelError, ResidaptError
 from residapt.settings import Settings
 from residapt.storage.base_network import TensorRecord
+from residapt.storage.hub import CONFIG
 from residapt.storage.metadata import AdapterMetadata
 from residapt.transform import ResidualTransform, TransformConfig, VectorTransform
 
-WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", "adapter_config.json", "README.md"
 FORMAT = "residapt-adapter"
 FORMAT_VERSION = 1
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 
 from residapt.storage.adapter_format import AdapterConfig
 
 _HEAD = """---
 library_name: residapt
 pipeline_tag: image-classification
-tags:
+{base}tags:
 - domain-adaptation
 - residapt
 ---
@@ -17,6 +18,8 @@ tags:
 # A residapt adapter
 
 """
+
+_HUB_NAME = re.compile(r"hf:[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
 _USE = """## How to use it
 
@@ -41,12 +44,18 @@ residapt inspect this-folder/
 
 def model_card(config: AdapterConfig) -> str:
     """The card as Markdown; names of classes and layers are escaped."""
-    parts = [_HEAD + _summary(config), _USE]
+    parts = [_HEAD.format(base=_base_model(config.model or "")) + _summary(config), _USE]
     if config.model is not None and config.input is not None:
         whole = set(config.carried) == set(config.tensors)
         parts[-1] += _COMMANDS.format(base="" if whole else " --base base-weights.safetensors")
     parts += [_classes(config), _input(config), _layers(config)]
     return "\n".join(part for part in parts if part)
+
+
+def _base_model(spec: str) -> str:
+    """A network of the Hugging Face Hub is named as the adapter's base there."""
+    name = spec.removeprefix("hf:")
+    return f"base_model: {name}\nbase_model_relation: adapter\n" if _HUB_NAME.fullmatch(spec) else ""
 
 
 def _summary(config: AdapterConfig) -> str:

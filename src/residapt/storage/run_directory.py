@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from residapt.errors import ConfigError
+from residapt.storage.hub import CONFIG, is_hub_name
 
 
 class RunDirectory:
@@ -18,6 +19,8 @@ class RunDirectory:
         self.labelled = path / "labelled.csv"
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
+        self.choices = self.checkpoint / "choices.json"
+        """What was chosen at the start that is not in the configuration; a run that goes on reads it."""
         self.outputs = path / "outputs"
         """Of frozen stages; removed when the run has ended."""
         self.adapter = path / "adapter"
@@ -50,3 +53,13 @@ class RunDirectory:
         if not run.config.is_file():
             raise ConfigError(f"'{path}' is not a run directory: it has no config.toml. Give the folder that -o named.")
         return run
+
+
+def check_result(path: Path) -> None:
+    """Reject what is neither a run directory nor an adapter folder nor a file, nor could be an adapter on the Hub."""
+    if path.is_file() or is_hub_name(path):
+        return
+    if not path.is_dir():
+        raise ConfigError(f"'{path}' does not exist. Give a run directory, an adapter folder or a model.safetensors.")
+    if not (path / CONFIG).is_file():
+        RunDirectory.open(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from residapt.errors import DataError
 from residapt.evaluate.calibration import Calibration
@@ -81,6 +81,8 @@ class Verdict(Settings):
     """Which network is in model.safetensors."""
     reasons: tuple[str, ...] = ()
     """In plain words, each marked ``for: `` or ``against: `` the adapted network."""
+    measurements: dict[str, tuple[float, float]] = {}
+    """What the guard reads, before and after."""
     chosen_by: Literal["guard", "force", "user"] = "guard"
     """The guard against negative transfer, the setting ``force``, or ``residapt accept`` and ``reject`` afterwards."""
 
@@ -141,6 +143,15 @@ class FrozenPart(Settings):
     """Augmented views of each image whose outputs were computed once."""
     precision: str = "float16"
     """How these outputs were kept."""
+
+
+class Choices(Settings):
+    """What a run has chosen before its first step: the configuration says what, but not why."""
+
+    frozen: FrozenPart = FrozenPart()
+    """The first stages, where they are frozen."""
+    notes: tuple[str, ...] = ()
+    """Messages about the data and the choices."""
 
 
 class RunSummary(Settings):
@@ -208,11 +219,24 @@ def write_summary(summary: RunSummary, path: Path) -> None:
 
 def read_summary(path: Path) -> RunSummary:
     """Read a record, or say what is wrong with it."""
+    if not path.exists():
+        raise DataError(f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume.")
+    return RunSummary.parse(_read(path), where=str(path))
+
+
+def write_choices(choices: Choices, path: Path) -> None:
+    """Write the record, whole or not at all."""
+    with atomic_file(path, overwrite=True) as file:
+        file.write_text(choices.model_dump_json(indent=1), encoding="utf-8")
+
+
+def read_choices(path: Path) -> Choices | None:
+    """Read the record, if there is one."""
+    return Choices.parse(_read(path), where=str(path)) if path.exists() else None
+
+
+def _read(path: Path) -> Any:
     try:
-        return RunSummary.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
-    except FileNotFoundError:
-        raise DataError(
-            f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume."
-        ) from None
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from None

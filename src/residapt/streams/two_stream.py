@@ -27,8 +27,9 @@ from residapt.streams.fast.recompute import (
     refuse_own_checkpointing,
 )
 from residapt.streams.frozen import frozen_modules, frozen_names
-from residapt.streams.norm import TargetStatistics, couples_samples, freeze_statistics
+from residapt.streams.norm import TargetStatistics, batch_norms, couples_samples, evaluation_mode, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
+from residapt.streams.own import TargetParameters, own_names
 from residapt.transform import (
     LayerMatrix,
     Residual,
@@ -85,7 +86,10 @@ class TwoStream(nn.Module):
         self.model = model
         self.frozen = frozen_names(model, self.config.freeze)
         """Modules that stay as they are in both streams, their batch-norm statistics included."""
-        self.layers = {layer.name: layer for layer in self._select(model, example)}
+        own = own_names(model, self.config.own, self.frozen)
+        self.target_parameters = TargetParameters(model, own)
+        """What the target stream has for itself (``own``)."""
+        self.layers = {layer.name: layer for layer in self._select(model, example) if layer.weight not in own}
         parameters = dict(model.named_parameters())
         self.transforms = nn.ModuleDict(
             {
@@ -100,6 +104,8 @@ class TwoStream(nn.Module):
         """Averaged weights, which take the place of the present ones outside of training; see :meth:`eval_model`."""
         self.checkpointing: tuple[str, ...] = ()
         """Blocks whose activations are computed again in the backward pass; see :meth:`checkpoint_blocks`."""
+        self.fixed = False
+        """Whether the source stream is a fixed function; see :meth:`fix_base`."""
         self._watched = False
         self._freeze(parameters=True)
         self.reset_transforms()
@@ -123,11 +129,25 @@ class TwoStream(nn.Module):
         """Print how many parameters are trained, and how many of them belong to the transforms."""
         counts = [(p.numel(), p.requires_grad) for p in self.parameters()]
         trained, total = sum(n for n, trains in counts if trains), sum(n for n, _ in counts)
-        own = sum(p.numel() for p in self.transforms.parameters() if p.requires_grad)
+        own = sum(p.numel() for p in self.target_only_parameters() if p.requires_grad)
         print(  # noqa: T201
             f"trainable parameters: {trained:,} of {total:,} ({100 * trained / max(total, 1):.1f} %), "
             f"of these {own:,} in the transforms"
         )
+
+    def target_only_parameters(self) -> list[nn.Parameter]:
+        """What the target stream alone is made of: transforms, and parameters of its own."""
+        return [*self.transforms.parameters(), *self.target_parameters.parameters()]
+
+    def fix_base(self) -> None:
+        """Keep the network as it is, bit for bit: no gradient, evaluation mode in the source stream."""
+        if self.config.norm == "shared" and any(batch_norms(self.model)):
+            raise ConfigError(
+                "transform.norm = 'shared' gives the network the target's batch-norm statistics, but it is to stay as "
+                "it is (freeze = 'base'). Set transform.norm to per-domain or frozen."
+            )
+        self.model.requires_grad_(False)
+        self.fixed = True
 
     def checkpoint_blocks(self) -> tuple[str, ...]:
         """Keep only the inputs of the network's blocks in training: less memory, one more forward pass."""
@@ -189,6 +209,13 @@ class TwoStream(nn.Module):
         residuals = self.residuals() if residuals is None else residuals
         return {**self._target_weights(residuals, factored=False), **self.statistics.named()}
 
+    def transferred(self, x: Tensor, residuals: Residuals | None = None) -> Tensor:
+        """Logits of source images in the target stream, which do not change its batch-norm statistics."""
+        own = {name: tensor.clone() for name, tensor in self.statistics.named().items()}
+        with ExitStack() as stack:
+            stack.enter_context(checkpointed_blocks(self.model, self.checkpointing))
+            return logits_of(self._call_target(stack, x, (), {}, residuals, own), self.model)
+
     def _target_weights(self, residuals: Residuals, *, factored: bool) -> dict[str, Tensor]:
         """Target weights and biases by name; ``factored`` leaves weights as factors until they are used."""
         pieces: dict[str, dict[int, Tensor]] = {}
@@ -205,7 +232,8 @@ class TwoStream(nn.Module):
             pieces.setdefault(layer.weight, {})[start] = target
             if layer.bias is not None and bias is not None:
                 pieces.setdefault(layer.bias, {})[start] = residual.add_to_bias(bias)
-        return {name: _assemble(self.model.get_parameter(name), parts) for name, parts in pieces.items()}
+        formed = {name: _assemble(self.model.get_parameter(name), parts) for name, parts in pieces.items()}
+        return {**formed, **self.target_parameters.named()}
 
     def _deferred_type(self, layer: LayerMatrix) -> type[DeferredWeight] | None:
         # A subclass may hand its weight to code that cannot work with one that is not formed yet.
@@ -236,6 +264,9 @@ class TwoStream(nn.Module):
             caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))
             stack.enter_context(checkpointed_blocks(self.model, self.checkpointing))
             if stream == "source":
+                if self.fixed:
+                    stack.enter_context(torch.no_grad())
+                    stack.enter_context(evaluation_mode(self.model))
                 result = self.model(x, *args, **kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
@@ -254,10 +285,10 @@ class TwoStream(nn.Module):
         """Each domain through its stream; in one pass where weights and statistics are the same for both."""
         residuals = self.residuals() if residuals is None else residuals
         coupled = couples_samples(self.model, self.config.norm, self.frozen)
-        if not residuals and not coupled:
+        if not residuals and not coupled and not self.fixed and not self.target_parameters.named():
             return self.outputs(torch.cat([source, target]), stream="source", inner=inner).split(len(source))
         # Shared statistics are updated by one stream after the other.
-        by_pairs = residuals and self._trains and self.paired is not False and not self.checkpointing
+        by_pairs = residuals and not self.fixed and self._trains and self.paired is not False and not self.checkpointing
         if by_pairs and not (coupled and self.config.norm == "shared"):
             attempt = self._probe_pairs if self.paired is None else self._pairs_or_none
             outputs = attempt(source, target, residuals, inner)
@@ -321,12 +352,19 @@ class TwoStream(nn.Module):
         return self.training and torch.is_grad_enabled()
 
     def _call_target(
-        self, stack: ExitStack, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], residuals: Residuals | None
+        self,
+        stack: ExitStack,
+        x: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        residuals: Residuals | None,
+        statistics: Mapping[str, Tensor] | None = None,
     ) -> Any:
         residuals = self.residuals() if residuals is None else residuals
         # A block that is computed again must find its weights as tensors, not compute them inside.
         factored = self._trains and not self.checkpointing
-        state = {**self._target_weights(residuals, factored=factored), **self.statistics.named()}
+        running = self.statistics.named() if statistics is None else statistics
+        state = {**self._target_weights(residuals, factored=factored), **running}
         if not state:
             return self.model(x, *args, **kwargs)
         with self._watch():

@@ -71,7 +71,7 @@ class Callback:
     def on_ranks(self, method: Method, step: int, changes: list[RankChange]) -> None:
         """Ranks have fallen."""
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Something a person should know, in plain words."""
 
     def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
@@ -94,8 +94,8 @@ class Callback:
     def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Training cannot go on after ``step`` good steps; the error is raised next."""
 
-    def notices(self) -> list[str]:
-        """What this callback wants people to know, once; the trainer passes it to ``on_notice`` of all."""
+    def new_notes(self) -> list[str]:
+        """What this callback wants people to know, once; the trainer passes it to ``on_note`` of all."""
         return []
 
     def on_settled(self, trainer: Trainer) -> None:
@@ -142,10 +142,10 @@ class Callbacks(Callback):
         for item in self.items:
             item.on_ranks(method, step, changes)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Pass on."""
         for item in self.items:
-            item.on_notice(method, step, notice)
+            item.on_note(method, step, note)
 
     def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
         """Pass on."""
@@ -171,9 +171,9 @@ class Callbacks(Callback):
         for item in self.items:
             item.on_failure(method, step, error)
 
-    def notices(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """Collect from all."""
-        return [notice for item in self.items for notice in item.notices()]
+        return [note for item in self.items for note in item.new_notes()]
 
     def on_settled(self, trainer: Trainer) -> None:
         """Pass on."""

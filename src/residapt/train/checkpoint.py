@@ -123,7 +123,7 @@ def _newest_usable(trainer: Trainer, directory: Path) -> tuple[CheckpointRecord,
         except ModelError as error:
             problems.append(f"checkpoint of step {step} cannot be used: {error}")
             continue
-        trainer.pending += [f"{problem} The one of step {step} was used instead." for problem in problems]
+        trainer.notes += [f"{problem} The one of step {step} was used instead." for problem in problems]
         return found
     if problems:
         raise ModelError(f"{problems[0]} There is no older one that can. Start the run anew.")
@@ -172,7 +172,7 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
         raise ModelError(f"its record of recoveries cannot be read: {error!r}.") from error
     trainer.method.streams.paired = record.paired
     trainer.callback_states = _callback_states(record.callbacks, parts["callback"])
-    trainer.pending += _changes(record.train, trainer.config.model_dump(mode="json"))
+    trainer.notes += _changes(record.train, trainer.config.model_dump(mode="json"))
 
 
 def _callback_states(values: dict[str, dict[str, Any]], tensors: dict[str, Tensor]) -> dict[str, CallbackState]:

@@ -15,8 +15,6 @@ class GroupConfig(Settings):
 
     lr: float = Field(2e-4, ge=0)
     """Learning rate; 0 keeps the group as it is."""
-    weight_decay: float = Field(0.0, ge=0)
-    """L2 penalty of the optimiser."""
 
 
 class TrainConfig(Settings):
@@ -43,6 +41,8 @@ class TrainConfig(Settings):
     """The residual transforms; they should not learn faster than the network."""
     adversary: GroupConfig = GroupConfig()
     """The domain classifier and other helpers that are thrown away after training."""
+    weight_decay: float = Field(0.0, ge=0)
+    """L2 penalty of the optimiser, for all groups."""
     decay: Decay = "constant"
     """Learning rate over time."""
     warmup: float = Field(0.0, ge=0, lt=1)

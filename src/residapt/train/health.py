@@ -65,7 +65,7 @@ class HealthMonitor(Callback):
         self._reported: dict[str, float] = {}
         self._waiting: list[str] = []
 
-    def notices(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What is new, for the trainer to pass on."""
         waiting, self._waiting = self._waiting, []
         return waiting

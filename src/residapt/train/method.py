@@ -51,7 +51,7 @@ class Method(Predictor, ABC):
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
-        network, transform = list(self.streams.model.parameters()), list(self.streams.transforms.parameters())
+        network, transform = list(self.streams.model.parameters()), self.streams.target_only_parameters()
         known = {id(parameter) for parameter in (*network, *transform)}
         others = [parameter for parameter in self.own_parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}
@@ -87,7 +87,7 @@ class Method(Predictor, ABC):
         """
         return False
 
-    def remarks(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What a person should know now, each thing once; asked for after every step."""
         return []
 
@@ -95,7 +95,7 @@ class Method(Predictor, ABC):
         """What the method has found out besides weights, as JSON can hold it, for records and reports."""
         return {}
 
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What a person should know when training has ended, in plain words."""
         return []
 

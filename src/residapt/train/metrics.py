@@ -40,9 +40,9 @@ class MetricsFile(Callback):
         """Which ranks fell."""
         self.write("ranks", step=step, changes={c.layer: [list(c.before), list(c.after)] for c in changes})
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """A note in plain words."""
-        self.write("notice", step=step, text=notice)
+        self.write("note", step=step, text=note)
 
     def on_recovery(self, method: Method, step: int, info: RecoveryInfo) -> None:
         """Where training went back to, and why."""

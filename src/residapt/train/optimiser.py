@@ -37,8 +37,10 @@ def build_optimizer(
     for name, parameters in groups.items():
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         if trained:
-            decay_weight = _settings(config, name).weight_decay
-            named.append({"params": trained, "name": name, "lr": _rate(config, name), "weight_decay": decay_weight})
+            rate, penalty = _rate(config, name), config.weight_decay
+            named.append({"params": trained, "name": name, "lr": rate, "weight_decay": penalty})
+    if not named:  # batch-norm statistics alone learn without gradients
+        named.append({"params": [nn.Parameter(torch.zeros(1))], "name": "network", "lr": 0.0})
     if config.optimizer == "sgd":
         return torch.optim.SGD(named, lr=config.network.lr, momentum=MOMENTUM)
     if config.optimizer == "adadelta":
@@ -56,13 +58,9 @@ def set_learning_rates(optimizer: Optimizer, config: TrainConfig, progress: floa
         group["lr"] = _rate(config, group["name"]) * factor
 
 
-def _settings(config: TrainConfig, name: str) -> GroupConfig:
-    settings: GroupConfig = getattr(config, name.partition(".")[0])
-    return settings
-
-
 def _rate(config: TrainConfig, name: str) -> float:
-    return _settings(config, name).lr * (config.head if name == HEAD else 1.0)
+    group: GroupConfig = getattr(config, name.partition(".")[0])
+    return group.lr * (config.head if name == HEAD else 1.0)
 
 
 def _with_head(

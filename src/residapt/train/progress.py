@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from rich.text import Text
 from residapt.train.callbacks import Callback, StepInfo
 from residapt.train.method import Method
 
+_log = logging.getLogger(__name__)
 PLAIN_SECONDS = 10.0
 """Time between two plain lines, so that a log file stays readable."""
 NARROWEST_BAR = 10
@@ -61,9 +63,9 @@ class ProgressBar(Callback):
             state = f"step {info.step}/{info.steps}, {passed:.0f} s, about {left:.0f} s left"
             _print(self.console, ", ".join([f"{self.title}: {state}", *numbers]))
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """Show a note above the bar."""
-        _print(self.console, f"note: {notice}")
+        tell(self.console, f"note: {note}", level=logging.WARNING)
 
     def on_end(self, method: Method, step: int) -> None:
         """Close the bar."""
@@ -188,6 +190,14 @@ class _TwoLines(Progress):
         yield self.make_tasks_table(self.tasks)
         line = f"{self.phase} ..." if self.phase else fitting(self.numbers, self._room)
         yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def tell(console: Console, text: str, *, level: int = logging.INFO) -> None:
+    """Print a line; a quiet console leaves it to the library's logger, for programs that listen there."""
+    if console.quiet:
+        _log.log(level, text.removeprefix("note: "))
+    else:
+        _print(console, text)
 
 
 def _print(console: Console, line: str) -> None:

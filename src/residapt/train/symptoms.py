@@ -142,7 +142,7 @@ def source_falling(now: float, best: float, config: HealthConfig) -> Symptom | N
         "source_falling",
         drop,
         f"accuracy on the source fell from {best:.0%} to {now:.0%}: the network forgets its classes. Lower "
-        "train.network.lr or discrepancy.weight, or keep the source network as it is with train_source = false.",
+        "train.network.lr or discrepancy.weight, or keep the source network as it is with freeze = 'base'.",
     )
 
 

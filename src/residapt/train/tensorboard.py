@@ -44,9 +44,9 @@ class TensorBoard(Callback):
             self.writer.add_scalar(f"ranks_left/{layer}", left, info.step)
             self.writer.add_scalar(f"ranks_right/{layer}", right, info.step)
 
-    def on_notice(self, method: Method, step: int, notice: str) -> None:
+    def on_note(self, method: Method, step: int, note: str) -> None:
         """A note in plain words."""
-        self.writer.add_text(f"{self.stage}/notes", notice, step)
+        self.writer.add_text(f"{self.stage}/notes", note, step)
 
     def on_interrupt(self, trainer: Trainer) -> None:
         """Bring what there is to the disk."""

@@ -88,7 +88,7 @@ class Trainer:
         self.watch = Watch(self.engine, self.recovery)
         self.callbacks = Callbacks.of(callbacks)
         self.step = 0
-        self.pending: list[str] = []
+        self.notes: list[str] = []
         """What people should know before the first step."""
         self.callback_states: dict[str, CallbackState] = {}
         """Of a checkpoint; callbacks get them when training starts."""
@@ -113,12 +113,12 @@ class Trainer:
         self.callbacks.on_start(self.method, self.step, self.config.steps)
         self._restore_callbacks()
         try:
-            self._tell(self.pending)
+            self._pass_on(self.notes)
             self.callbacks.on_settled(self)
             while self.step < self.config.steps:
                 self._stop_if_asked()
                 self._one_step()
-                self._tell([*self.method.remarks(), *self.callbacks.notices()])
+                self._pass_on([*self.method.new_notes(), *self.callbacks.new_notes()])
                 self.callbacks.on_settled(self)
             self._stop_if_asked()
         except Exception as error:
@@ -126,7 +126,7 @@ class Trainer:
             raise
         finally:
             self.prefetcher.close()
-        self._tell(self.method.notices())
+        self._pass_on(self.method.final_notes())
         self.callbacks.on_end(self.method, self.step)
         return self.method
 
@@ -154,7 +154,7 @@ class Trainer:
             return
         with suppress(ResidaptError):  # a full disk has no room for this either
             self.callbacks.on_failure(self.method, self.step, explained)
-            self._tell(self.callbacks.notices())
+            self._pass_on(self.callbacks.new_notes())
         raise with_hint(explained, self.callbacks.resume_hint()) from error
 
     def _restore_callbacks(self) -> None:
@@ -163,9 +163,9 @@ class Trainer:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise ModelError(f"the checkpoint's record of the run so far cannot be read: {error!r}.") from error
 
-    def _tell(self, notices: list[str]) -> None:
-        for notice in notices:
-            self.callbacks.on_notice(self.method, self.step, notice)
+    def _pass_on(self, notes: list[str]) -> None:
+        for note in notes:
+            self.callbacks.on_note(self.method, self.step, note)
 
     def settle(self) -> None:
         """Look at the numbers of all steps so far; where training has diverged, it goes back now."""
@@ -242,7 +242,8 @@ class Trainer:
             with self.engine.autocast():
                 losses = self.method.losses(part, progress)
             found.append(losses)
-            self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
+            if losses.total.requires_grad:
+                self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
         norm = self.engine.update(self.optimizer, self.recovery.clip)
         self._further_steps()
         self.engine.average_statistics(self.method)
@@ -272,7 +273,7 @@ class Trainer:
                 f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
             )
         text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
-        self._tell([f"{text} {how}"])
+        self._pass_on([f"{text} {how}"])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()

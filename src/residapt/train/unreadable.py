@@ -14,6 +14,6 @@ class Unreadable(Callback):
         images = [pair.source.images, pair.target, *([] if pair.few is None else [pair.few.images])]
         self.pixels = list(dict.fromkeys(pixels for one in images for pixels in pixels_behind(one)))
 
-    def notices(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What is new."""
         return [text for pixels in self.pixels for text in pixels.news()]

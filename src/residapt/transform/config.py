@@ -28,6 +28,9 @@ class TransformConfig(Settings):
     freeze: tuple[str, ...] = ()
     """Name patterns of modules (``conv1``, ``layer1``) that neither stream changes: no gradient, no transform, batch
     norm in evaluation mode."""
+    own: tuple[str, ...] = ()
+    """Parameters that the target stream has for itself instead of transforms: norm (scale and shift of normalisation
+    layers), bias, head (the classifier), or name patterns of parameters (``layer4.*``)."""
     features: str | None = None
     """Name of the layer that the domain classifier reads; later layers are shared. None: the logits."""
     left_rank: int = 32

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from residapt.config import Config, from_dotted, parse_override
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
-from residapt.settings import merged
+from residapt.settings import is_group, merged
 
 FORMS = "KEY=log:LOW..HIGH, KEY=range:LOW..HIGH or KEY=choice:A,B,C"
 EXAMPLE = "for example --search discrepancy.weight=log:0.1..3"
@@ -146,4 +146,4 @@ def _annotation(model: type[BaseModel], parts: Sequence[str]) -> Any:
     if field is None or len(parts) == 1:
         return None if field is None else field.annotation
     inner = field.annotation
-    return _annotation(inner, parts[1:]) if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    return _annotation(inner, parts[1:]) if is_group(inner) else None

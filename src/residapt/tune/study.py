@@ -12,7 +12,6 @@ from residapt.data.batches import derived_seed
 from residapt.errors import ConfigError, Interrupted
 from residapt.evaluate.scores import SCORES
 from residapt.models import load_weights
-from residapt.models.trust import names_code, refuse_code
 from residapt.parallel import Pool, make_engine
 from residapt.run.outputs import remove_outputs, with_outputs
 from residapt.run.prepare import prepare
@@ -20,6 +19,7 @@ from residapt.run.request import Request, Setup
 from residapt.run.stages import begin, source_stage
 from residapt.storage.atomic import atomic_file
 from residapt.storage.run_directory import RunDirectory
+from residapt.trust import names_code, refuse_code
 from residapt.tune.search import Dimension, parse_search, shares_source, with_values
 from residapt.tune.store import StudyConfig, StudyFolder, Trial, TrialStore
 from residapt.tune.trial import TrialJob, run_trial
@@ -186,7 +186,7 @@ def _make_source(request: Request, run: RunDirectory, plan: Setup | None, *, tra
     plan = replace(plan, outputs=request.outputs)
     if not begun:
         run = RunDirectory.create(run.path)
-    begin(plan, run)
+    plan = begin(plan, run)
     if train:
         source_stage(with_outputs(plan), run)
 

@@ -238,7 +238,7 @@ def test_a_pair_acts_on_both_and_refuses_what_differs() -> None:
     assert pair.shape == (2,)
     parts = pair.split(1)
     assert pair_part(parts[1], "target").item() == 4.0
-    with pytest.raises(StreamsDiffer, match=r"1\.0 in the source stream is 3\.0 in the target stream"):
+    with pytest.raises(StreamsDiffer, match=r"\b1\.0\b.*\b3\.0\b"):
         float(pair[0])
     with pytest.raises(StreamsDiffer, match="into one tensor"):
         torch.zeros(2).add_(pair)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from residapt.data.decode import list_images
+from residapt.data.image_files import list_images
 from residapt.errors import DataError
 from residapt_bench.drones.render.near import groups_of, near_pairs, thumbnail
 from residapt_bench.drones.render.photographs import open_grey

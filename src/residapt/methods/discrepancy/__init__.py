@@ -11,7 +11,7 @@ from residapt.losses.adversarial import Confusion
 from residapt.methods.config import DiscrepancyConfig, DiscrepancyName
 from residapt.methods.discrepancy.base import Adversarial, Discrepancy
 from residapt.methods.discrepancy.layers import PENULTIMATE, resolve_layer
-from residapt.methods.discrepancy.moments import Moments, distance_named
+from residapt.methods.discrepancy.moments import DISTANCES, Moments
 from residapt.methods.discrepancy.multilinear import Joined, build_joined
 from residapt.methods.registry import probe
 from residapt.streams import TwoStream
@@ -27,8 +27,8 @@ def build_discrepancy(
     """The discrepancy that the configuration names, or the method's own; sizes from a pass of ``example``."""
     kind = config.kind or default
     layer = resolve_layer(streams, config.layer or (PENULTIMATE if kind in _ON_FEATURES else None), example)
-    if kind in ("mmd", "rbf_mmd", "mk_mmd", "coral"):
-        return Moments(distance_named(kind, config), layer=layer)
+    if kind in DISTANCES:
+        return Moments(DISTANCES[kind], layer=layer)
     outputs = probe(streams, example, () if layer is None else (layer,))
     features = outputs.features if layer is None else outputs.inner[layer].flatten(1)
     if kind in ("rman", "cdan", "cdan_e") and layer is not None:
@@ -43,7 +43,6 @@ def build_discrepancy(
             layer=layer,
             steps=config.steps,
             normalise=config.normalise,
-            bound=config.bound,
         )
     return made.to(features)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from residapt.losses.adversarial import (
     Confusion,
     DomainClassifier,
     DomainLogits,
-    bounded,
     domain_accuracy,
     domain_logits,
     domain_loss,
@@ -80,11 +78,10 @@ class Adversarial(Discrepancy):
         layer: str | None = None,
         steps: int = 1,
         normalise: bool = False,
-        bound: float | None = None,
     ) -> None:
         super().__init__(layer)
         self.confusion, self.steps = confusion, steps
-        self.normalise, self.bound = normalise, bound
+        self.normalise = normalise
         self._kept: tuple[Tensor, Tensor, DomainLogits | None] | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -98,10 +95,6 @@ class Adversarial(Discrepancy):
         """What it reads of both domains, brought to one scale where that is asked for."""
         f_s, f_t = self.inputs(source), self.inputs(target)
         return unit_scale(f_s, f_t) if self.normalise else (f_s, f_t)
-
-    def held(self, loss: Tensor, own: Tensor) -> Tensor:
-        """The network's loss, without its gradient where the domain classifier is beaten already."""
-        return loss if self.bound is None else bounded(loss, own, self.bound * math.log(2.0))
 
     def weights(self, source: Outputs, target: Outputs, prior: Tensor | None = None) -> DomainLogits | None:
         """Weights of the samples in both losses: those of the prior for the source, 1 for the target."""
@@ -134,5 +127,4 @@ class Adversarial(Discrepancy):
                 confused = domain_logits(self.classifier, f_s, f_t)
             network = (flipped_loss if self.confusion == "flip" else uniform_loss)(confused, weights)
         own = domain_loss(logits, weights)
-        network = self.held(network, own)
         return DiscrepancyLosses(network, own, {"domain_accuracy": domain_accuracy(logits)})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor
 
 from residapt.losses.gather import gather_features
-from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, rbf_mmd
-from residapt.methods.config import DiscrepancyConfig
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths
 from residapt.methods.discrepancy.base import Discrepancy, DiscrepancyLosses
 from residapt.streams import Outputs
 
@@ -30,15 +28,18 @@ class Moments(Discrepancy):
         return DiscrepancyLosses(self.distance(f_s, f_t, weights=None if prior is None else gather_features(prior)))
 
 
-def distance_named(kind: str, config: DiscrepancyConfig) -> Distance:
-    """The distance of that name with the configuration's kernels."""
-    if kind == "rbf_mmd":
-        return median_rbf_mmd if config.sigma is None else partial(rbf_mmd, sigma=config.sigma)
-    if kind == "mk_mmd":
-        return gaussian_mmd
-    return {"mmd": linear_mmd, "coral": coral}[kind]
-
-
 def median_rbf_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """MMD with one kernel, as wide as the batch's median squared distance."""
+    """MMD with one kernel, as wide as the batch's median squared distance.
+
+    The published width of 1 leaves no gradient where squared distances are around 2,800, as LeNet's are.
+    """
     return gaussian_mmd(source, target, median_bandwidths(source, target, (1.0,)), weights)
+
+
+DISTANCES: dict[str, Distance] = {
+    "mmd": linear_mmd,
+    "rbf_mmd": median_rbf_mmd,
+    "mk_mmd": gaussian_mmd,
+    "coral": coral,
+}
+"""Every distance by the name that ``discrepancy.kind`` has."""

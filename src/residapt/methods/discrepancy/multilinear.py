@@ -48,7 +48,6 @@ class Joined(Adversarial):
             layer=layer,
             steps=config.steps,
             normalise=config.normalise,
-            bound=config.bound,
         )
         self.random_map: nn.Module | None = random_map
         self.probabilities, self.detach, self.entropy = probabilities, detach, entropy

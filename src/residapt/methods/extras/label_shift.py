@@ -1,7 +1,7 @@
 r"""How often each class occurs in the target domain, estimated without target labels (label shift).
 
-Both estimators assume that a class looks alike in both domains, :math:`p_s(x \mid y) = p_t(x \mid y)`, at
-least as the classifier sees it. Under other shifts they are hints, which is why they are floored and meant to
+The estimator assumes that a class looks alike in both domains, :math:`p_s(x \mid y) = p_t(x \mid y)`, at
+least as the classifier sees it. Under other shifts an estimate is a hint, which is why it is floored and meant to
 be smoothed. All results are double precision on the CPU.
 """
 
@@ -63,36 +63,6 @@ def bbse(confusion: Tensor, target_predictions: Tensor, *, floor: float = FLOOR,
     return floored(_simplex_least_squares(conditional, q, ridge, source_prior), floor)
 
 
-def em_prior(
-    source_prior: Tensor,
-    target_probabilities: Tensor,
-    *,
-    iterations: int = 1000,
-    tolerance: float = 1e-9,
-    floor: float = FLOOR,
-) -> Tensor:
-    r"""Target class frequencies that maximise the likelihood (Saerens et al. 2002), by EM.
-
-    .. math:: \pi_k \leftarrow \frac1n \sum_i \frac{(\pi_k / \pi^s_k)\, p_s(k \mid x_i)}
-        {\sum_j (\pi_j / \pi^s_j)\, p_s(j \mid x_i)}
-
-    ``source_prior`` is the one the classifier was trained under; its probabilities should be calibrated,
-    since overconfident ones leave little to estimate. It stops when no frequency moves by more than
-    ``tolerance``.
-    """
-    prior_s = _distribution("the source prior", source_prior.detach().cpu().double())
-    p = _probabilities("target probabilities", target_probabilities, len(prior_s))
-    prior = prior_s
-    for _ in range(iterations):
-        joint = p * (prior / prior_s)
-        updated = (joint / joint.sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)).mean(dim=0)
-        moved = (updated - prior).abs().max()
-        prior = updated
-        if moved <= tolerance:
-            break
-    return floored(prior, floor)
-
-
 def class_weights(source_prior: Tensor, target_prior: Tensor) -> Tensor:
     r"""Weight of each class's source samples, :math:`w_k = \pi^t_k / \pi^s_k`; their source mean is 1."""
     prior_s = _distribution("the source prior", source_prior.detach().cpu().double())
@@ -116,8 +86,8 @@ class PriorDoubt:
     sampling: float
     """From the numbers of samples: twice the expected error, to first order."""
     unexplained: float
-    """From target predictions that are less sure than any class frequencies explain: excess errors, if probabilities
-    can be believed. Then classes do not look alike in both domains, which every estimator assumes."""
+    """From target predictions that are less confident than any class frequencies explain: excess errors, if
+    probabilities can be believed. Then classes do not look alike in both domains, which every estimator assumes."""
     disagreement: float
     """Between the estimate from class probabilities and that from predicted classes."""
 

@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from residapt.data.domains import DomainPair
 from residapt.distributed import from_main
 from residapt.errors import ConfigError
-from residapt.losses.gather import gather_features, sum_processes
+from residapt.losses.gather import sum_processes
 from residapt.methods.config import PriorConfig
 from residapt.methods.extras.label_shift import (
     bbse,
     bounded_prior,
-    em_prior,
     prediction_moments,
     prior_doubt,
     smooth,
@@ -32,8 +31,6 @@ from residapt.methods.extras.label_shift import (
 
 LEAST = 5.0
 """Running count of source samples that every class needs before an estimate is made."""
-WINDOW = 2048
-"""Number of the latest target predictions that EM uses."""
 
 
 class TargetPrior(nn.Module):
@@ -44,21 +41,18 @@ class TargetPrior(nn.Module):
     sums: Tensor
     counts: Tensor
     doubt: Tensor
-    window: Tensor
 
     def __init__(
         self,
         config: PriorConfig,
         source: Tensor,
         *,
-        trains_source: bool = True,
         samples: tuple[Tensor, int] | None = None,
     ) -> None:
         super().__init__()
         self.samples = samples
         """How many source images of each class and how many target images there are; None: never fewer than seen."""
         self.config = config
-        self.trains_source = trains_source
         classes = len(source)
         self.register_buffer("source", source)
         self.register_buffer("target", _start(config, source))
@@ -68,9 +62,8 @@ class TargetPrior(nn.Module):
         self.register_buffer("sums", source.new_zeros(classes + 1, 3 * classes))
         # Unexplained doubt, the mean over the estimates so far; the doubt and the distance of the latest estimate.
         self.register_buffer("doubt", torch.zeros(3, dtype=torch.float64, device=source.device))
-        # Estimates made, estimates refused, rows of the window that are filled, next row.
-        self.register_buffer("counts", torch.zeros(4, dtype=torch.long, device=source.device))
-        self.register_buffer("window", source.new_zeros(WINDOW if config.estimator == "em" else 0, classes))
+        # Estimates made, estimates refused.
+        self.register_buffer("counts", torch.zeros(2, dtype=torch.long, device=source.device))
 
     def weights(self, labels: Tensor) -> Tensor:
         r""":math:`w_{y_i} = \pi_t(y_i) / \pi_s(y_i)`; their mean under the source's class frequencies is 1."""
@@ -102,14 +95,6 @@ class TargetPrior(nn.Module):
         predictions = target_logits.to(new.dtype).softmax(dim=1)
         new[-1] = prediction_moments(predictions).sum(dim=0)
         self.sums.mul_(self.config.decay).add_(sum_processes(new))
-        if self.config.estimator == "em":
-            self._remember(gather_features(predictions))
-
-    def _remember(self, predictions: Tensor) -> None:
-        rows = predictions[-WINDOW:]
-        filled, place = self.counts[2] + len(rows), self.counts[3]
-        self.window[(place + torch.arange(len(rows), device=rows.device)) % WINDOW] = rows
-        self.counts[2], self.counts[3] = filled.clamp_max(WINDOW), (place + len(rows)) % WINDOW
 
     @torch.no_grad()
     def refresh(self) -> str | None:
@@ -121,8 +106,9 @@ class TargetPrior(nn.Module):
         source = self.source.double().cpu()
         # The true source prior instead of the running one: only p(prediction | label) has to be learned.
         joint = (by_label / by_label.sum(dim=1, keepdim=True)).T * source
-        estimate = self._estimate(joint, source)
         limits = self.config
+        target = self.sums[-1:, : len(source)].double()
+        estimate = bbse(joint, target / target.sum(), floor=limits.floor, max_condition=limits.max_condition)
         reason = why_degenerate(joint, source, estimate, max_condition=limits.max_condition, min_ess=limits.min_ess)
         self.counts[0 if reason is None else 1] += 1
         if reason is None:
@@ -136,7 +122,7 @@ class TargetPrior(nn.Module):
     def _bounded(self, estimate: Tensor, moments: Tensor) -> Tensor:
         """The estimate as far as it can be trusted; what was unexplained before counts as much as what is now.
 
-        A network that is trained to be sure about the target leaves nothing unexplained in the end, right or wrong.
+        A network that is trained to be confident about the target leaves nothing unexplained at the end, right or not.
         """
         classes, start = len(estimate), _start(self.config, self.source).double().cpu()
         seen = moments[:, :classes].sum(dim=1)
@@ -157,20 +143,11 @@ class TargetPrior(nn.Module):
         self.doubt.copy_(torch.stack([mean, mean.new_tensor(total), mean.new_tensor(_distance(estimate, start))]))
         return bounded_prior(start, estimate, total)
 
-    def _estimate(self, joint: Tensor, source: Tensor) -> Tensor:
-        limits = self.config
-        if limits.estimator == "bbse":
-            target = self.sums[-1:, : len(source)].double()
-            return bbse(joint, target / target.sum(), floor=limits.floor, max_condition=limits.max_condition)
-        # Weighted samples have trained the classifier under the present target prior, unless it is fixed.
-        under = self.target.double().cpu() if self.trains_source else source
-        return em_prior(under, self.window[: int(self.counts[2])], floor=limits.floor)
-
-    def notices(self) -> list[str]:
+    def final_notes(self) -> list[str]:
         """What a person should know at the end."""
         if self.config.kind != "estimated":
             return []
-        made, refused = self.counts[:2].tolist()
+        made, refused = self.counts.tolist()
         if made + refused == 0:
             return [
                 "the target's class frequencies were never estimated: training was too short for prior.warmup = "
@@ -185,7 +162,7 @@ class TargetPrior(nn.Module):
         shown: dict[str, Any] = {"kind": self.config.kind}
         shown |= {name: [round(x, 5) for x in getattr(self, name).tolist()] for name in ("source", "target")}
         if self.config.kind == "estimated":
-            shown["estimates"], shown["refused"] = self.counts[:2].tolist()
+            shown["estimates"], shown["refused"] = self.counts.tolist()
             if self.config.cautious:
                 shown["doubt"], shown["distance"] = (round(x, 5) for x in self.doubt[1:].tolist())
         return shown
@@ -218,9 +195,7 @@ def _checked(frequencies: tuple[float, ...], source: Tensor) -> Tensor:
     return (given / given.sum()).to(source)
 
 
-def target_prior(
-    config: PriorConfig, pair: DomainPair, classes: int, like: Tensor, *, trains_source: bool = True
-) -> TargetPrior | None:
+def target_prior(config: PriorConfig, pair: DomainPair, classes: int, like: Tensor) -> TargetPrior | None:
     """The prior of a run on ``pair``, on the device of ``like``; None where the source's own is assumed."""
     if config.kind == "as-is":
         return None
@@ -235,6 +210,4 @@ def target_prior(
     prior = counts.clamp_max(1) if pair.balance == "classes" else counts
     dtype = torch.promote_types(like.dtype, torch.float32)
     samples = (counts, len(pair.target))
-    return TargetPrior(
-        config, (prior / prior.sum()).to(like.device, dtype), trains_source=trains_source, samples=samples
-    )
+    return TargetPrior(config, (prior / prior.sum()).to(like.device, dtype), samples=samples)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from residapt.errors import ModelError
-from residapt.models.input_spec import NATIVE
 
 FAMILIES = ("torchvision", "timm", "hf")
 """What stands before the colon of a spec that runs no code of others."""
@@ -14,7 +13,7 @@ OBJECT = "given"
 def names_code(spec: str) -> bool:
     """Whether building the network of this spec imports a module and calls a function of it."""
     family, colon, name = spec.partition(":")
-    return spec not in NATIVE and bool(colon and name) and family not in (*FAMILIES, OBJECT)
+    return bool(colon and name) and family not in (*FAMILIES, OBJECT)
 
 
 def refuse_code(spec: str | None, *, where: str, trust_code: bool) -> None:

@@ -1,5 +1,0 @@
-"""The methods of this library: importing them registers them."""
-
-from residapt.methods import adda, baselines, dsn, rpt, shared, two_stream
-
-__all__ = ["adda", "baselines", "dsn", "rpt", "shared", "two_stream"]
