@@ -46,6 +46,7 @@ def test_the_verdict_comes_first_and_nothing_is_left_out(tmp_path: Path) -> None
         "Class frequencies",
         "Images that look least like any class",
         "How to use the result",
+        "Time",
         "Configuration",
     ]
     shown = text_of(path)
@@ -372,3 +373,11 @@ def test_a_run_reads_what_it_wrote(tmp_path: Path) -> None:
     assert data.problem == ""
     assert data.setting("model.spec") == "timm:tf_efficientnet_lite0"
     assert data.setting("no.such") == ""
+
+
+def test_the_time_of_each_part_is_told_with_its_share(tmp_path: Path) -> None:
+    shown = text_of(write_report(make_run(tmp_path / "run")))
+    rows = [("adaptation", "14 min 21 s", "60%", "1,188"), ("checks", "1 min 0 s", "4%"), ("all", "23 min 57 s")]
+    for row in rows:
+        assert "".join(row) in shown
+    assert "took 9% of the time" in shown

@@ -97,7 +97,9 @@ def test_the_summary_is_filled(finished: Run) -> None:
     assert set(summary.frequencies) == {"source", "target_before", "target_after"}
     assert all(abs(sum(values) - 1) < 1e-9 for values in summary.frequencies.values())
     assert len(summary.projection.target_after) == 61
-    assert {"reading", "source", "adaptation", "scoring"} <= set(summary.seconds)
+    assert {"reading", "planning", "source training", "adaptation", "checks", "scoring", "report"} == set(
+        summary.seconds
+    )
     assert summary.verdict.selected == "adapted"  # --force
     assert any("broken.jpg" in note for note in summary.notes)
     assert len(summary.changed) <= min(24, summary.changed_count)

@@ -7,9 +7,9 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from residapt.config import Config
+from residapt.run.clock import Pace, StepCost
 from residapt.run.defaults import SHRINKAGE, Facts, by_steps, fill_in
 from residapt.run.pace import FEWEST_STEPS, limit_steps
-from residapt.run.request import Pace
 
 DIGITS = Facts(source_images=8000, target_images=900, size=28, channels=1, pretrained=False)
 OFFICE = Facts(source_images=2535, target_images=795, size=128, channels=3, pretrained=True)
@@ -49,7 +49,7 @@ def test_what_was_set_stays() -> None:
         rank={"every": 4, "step": 0.5},
         seed=3,
     )
-    full, _ = limit_steps(fill_in(mine, OFFICE), mine, Pace(1e3, 1e3), trains_source=True, seconds=60.0)
+    full, _ = limit_steps(fill_in(mine, OFFICE), {}, Pace(StepCost(1e3), StepCost(1e3)), seconds=60.0)
     full = by_steps(full, mine)
     assert (full.pretrain.steps, full.pretrain.lr, full.pretrain.head) == (7, 0.5, 2.0)
     assert (full.train.steps, full.train.batch_size, full.train.log_every) == (9, 5, 3)
@@ -62,9 +62,11 @@ def test_what_was_set_stays() -> None:
 def test_training_fits_into_the_time_allowed(source: float, adapt: float, minutes: float, trains: bool) -> None:
     mine = config(minutes=minutes)
     full = fill_in(mine, OFFICE)
-    limited, notes = limit_steps(full, mine, Pace(source, adapt), trains, 60 * minutes)
-    assert limited.pretrain.steps is not None
     assert full.pretrain.steps is not None
+    wanted = {"train": full.train.steps} | ({"pretrain": full.pretrain.steps} if trains else {})
+    pace = Pace(StepCost(source) if trains else StepCost(), StepCost(adapt))
+    limited, notes = limit_steps(full, wanted, pace, 60 * minutes)
+    assert limited.pretrain.steps is not None
     used = (limited.pretrain.steps * source if trains else 0.0) + limited.train.steps * adapt
     floored = FEWEST_STEPS in (limited.pretrain.steps, limited.train.steps)
     assert used <= 60 * minutes * (1 + 1e-9) or floored
@@ -75,7 +77,8 @@ def test_training_fits_into_the_time_allowed(source: float, adapt: float, minute
 
 def test_a_search_for_class_frequencies_shares_the_time() -> None:
     mine = config(minutes=10, prior={"kind": "estimated", "search": {"rounds": 4}})
-    limited, _ = limit_steps(fill_in(mine, OFFICE), mine, Pace(1.0, 1.0), trains_source=False, seconds=600.0)
+    pace = Pace(adapt=StepCost(1.0))
+    limited, _ = limit_steps(fill_in(mine, OFFICE), {"train": 2000}, pace, seconds=600.0)
     assert limited.train.steps == 150, "two whole trainings and four half ones"
 
 

@@ -13,7 +13,8 @@ import residapt
 from residapt.config import load_config
 from residapt.models.cut_points import CutPoint
 from residapt.models.freeze import Choice
-from residapt.run import AdaptedRun, cut, outputs, stages
+from residapt.run import AdaptedRun, cut, defaults, outputs, stages
+from residapt.run.clock import Pace, StepCost
 from residapt.storage.run_directory import RunDirectory
 from support.resume import Die, Fall
 from support.tiny_run import TinyNet
@@ -99,6 +100,22 @@ def test_the_accuracy_is_that_of_the_network_on_images(run: AdaptedRun) -> None:
         percent = 100 * float((run.merge_and_unload()(images).argmax(1) == labels).double().mean())
     (adapted,) = [one for one in run.summary.accuracies if one.stage == "adapted"]
     assert adapted.percent == pytest.approx(percent)
+
+
+def test_the_time_of_each_part_is_told(run: AdaptedRun) -> None:
+    parts = {"reading", "planning", "frozen stages", "source training", "adaptation", "checks", "scoring", "report"}
+    assert set(run.summary.seconds) == parts
+    assert all(seconds >= 0 for seconds in run.summary.seconds.values())
+    assert run.summary.steps == {"source training": 4, "adaptation": 6}
+
+
+@pytest.mark.parametrize(("seconds", "views"), [(10.0, 8), (270.0, 5), (1e6, 2)])
+def test_a_busy_machine_computes_fewer_views(seconds: float, views: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Pace(StepCost(0.01, 0.01), StepCost(0.01, 0.01), forward=1e-3, views=seconds)
+    monkeypatch.setattr(defaults, "measure", lambda setup, source: slow)
+    run = residapt.adapt(network(), **world(), freeze=FREEZE, **SETTINGS, minutes=10)
+    assert run.summary.frozen.views == views
+    assert run.setup.config.views.count == views
 
 
 def test_outputs_are_gone_when_the_run_has_ended(run: AdaptedRun) -> None:

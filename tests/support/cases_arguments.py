@@ -97,7 +97,6 @@ ARGUMENTS = (
     Case("prediction device", PREDICT + " --device tpu", "ConfigError", ("'tpu'",)),
     Case("export format", "export {good}/run --format tflite", "ConfigError", ("--format",)),
     Case("export suffix", "export {good}/run -f safetensors -o {bad}/x.onnx", "ConfigError", ("'.safetensors'",)),
-    Case("demo method", "demo -o {bad}/demo --methods rtp", "ConfigError", ("'rtp'",)),
     Case("demo in a full folder", "demo -o {good}/run", "ConfigError", ("{good}/run",)),
     Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "usage", ("'--seed'",)),
     Case(

@@ -1,9 +1,7 @@
-"""``residapt demo``: the method on embedded data, in about two minutes on two cores."""
+"""``residapt demo``: an ordinary run on embedded data, in about a minute on two cores."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,18 +10,16 @@ from rich.table import Table
 
 from residapt.cli.app import app, console, show_json
 from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, JsonOption, QuietOption, progress_console
+from residapt.cli.result import result_lines, show_lines
 
 if TYPE_CHECKING:
-    from residapt.demo import DemoResult
-    from residapt.storage.run_directory import RunDirectory
+    from residapt.storage.summary import RunSummary
 
 
 @app.command(epilog="Example: residapt demo -o run-demo --seed 1")
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the run directory.")] = Path("run-demo"),
-    seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="First seed of everything.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run, one after the other.")] = 1,
-    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas.")] = "dann_flip,rpt",
+    seed: Annotated[int, typer.Option(min=SMALLEST_SEED, max=LARGEST_SEED, help="Seed of everything.")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads for computing; 0 leaves it to torch.")] = 0,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -31,73 +27,46 @@ def demo(
     """Adapt from printed digits drawn by the program to real handwritten digits without labels."""
     import torch
 
-    from residapt.demo import run_demo
-    from residapt.methods import check_method
-    from residapt.storage.run_directory import RunDirectory
-    from residapt.train.metrics import MetricsFile
-    from residapt.train.progress import ProgressBar
+    from residapt.demo import command, images_beside, run_demo
 
     if threads:
         torch.set_num_threads(threads)
-    names = tuple(name for name in methods.split(",") if name)
-    for name in names:
-        check_method(name)
-    run = RunDirectory.create(out)
     progress = progress_console(quiet=quiet, as_json=as_json)
     progress.print("Source: printed digits drawn now, with labels. Target: real handwritten digits, without labels.")
-    results: list[DemoResult] = []
-    for number in range(seed, seed + seeds):
-        results += run_demo(
-            names,
-            seed=number,
-            callbacks=lambda title, number=number: (  # type: ignore[misc]
-                ProgressBar(title, progress),
-                MetricsFile(run.metrics, method=title, seed=number),
-            ),
-        )
-    _finish(run, results, as_json=as_json)
-
-
-def _finish(run: RunDirectory, results: Sequence[DemoResult], *, as_json: bool) -> None:
-    import torch
-
-    from residapt.version import __version__
-
-    records = run.path / "results.jsonl"
-    stamp = {"environment": {"residapt": __version__, "torch": torch.__version__}}
-    lines = [json.dumps({**result.record(), **stamp}) + "\n" for result in results]
-    records.write_text("".join(lines), encoding="utf-8")
+    run = run_demo(out, seed=seed, console=progress)
     if as_json:
-        show_json([result.record() for result in results])
+        show_json(run.summary)
         return
-    console.print(result_table(results))
-    adapted = [result for result in results if result.ranks_before]
-    if adapted:
-        console.print(rank_table(adapted[-1]))
-    console.print(f"Run directory: {run.path} (metrics.jsonl, results.jsonl)", highlight=False)
+    folders = images_beside(out)
+    show_lines(result_lines(run.summary, out, images=folders.held_out))
+    console.print(result_table(run.summary))
+    console.print(rank_table(run.summary))
+    show_lines([f"The images: {folders.folder}. The same run on them:", f"  {command(out, seed)}"])
+    show_lines([f"Now open {out / 'report.html'}"])
 
 
-def result_table(results: Sequence[DemoResult]) -> Table:
-    """Accuracy on the held-out half of the handwritten digits, parameters added and seconds; means over the seeds."""
-    from residapt.demo import TITLES
-
-    table = Table("method", title="Handwritten digits, held-out half")
-    for column in ("accuracy", "parameters added", "seconds"):
+def result_table(summary: RunSummary) -> Table:
+    """Accuracy on the held-out half of the handwritten digits, parameters added, and time of each training."""
+    percent = {one.stage: one.percent for one in summary.accuracies}
+    table = Table("network", title="Handwritten digits, held-out half")
+    for column in ("accuracy", "parameters added", "training"):
         table.add_column(column, justify="right")
-    for name in dict.fromkeys(result.method for result in results):
-        rows = [result for result in results if result.method == name]
-        mean = sum(row.accuracy for row in rows) / len(rows)
-        seconds = sum(row.seconds for row in rows) / len(rows)
-        kept = sum(row.added for row in rows) / len(rows)
-        table.add_row(TITLES.get(name, name), f"{mean:.1f} %", f"{kept:,.0f}", f"{seconds:.0f}")
+    seconds, added = summary.seconds, summary.parameters["transforms"]
+    table.add_row("source network", f"{percent['source_only']:.1f} %", "", f"{seconds['source training']:.0f} s")
+    table.add_row("adapted", f"{percent['adapted']:.1f} %", f"{added:,}", f"{seconds['adaptation']:.0f} s")
     return table
 
 
-def rank_table(result: DemoResult) -> Table:
+def rank_table(summary: RunSummary) -> Table:
     """Ranks of each layer before and after."""
     table = Table("layer", "ranks before [l, r]", "after", "", title="What has to change from one domain to the other")
-    for layer, before in result.ranks_before.items():
-        after = result.ranks_after[layer]
-        note = "shared by both domains" if max(after) == 0 else ""
-        table.add_row(layer, str(list(before)), str(list(after)), note, style="dim" if note else "")
+    for layer in summary.ranks:
+        shared = max(layer.after) == 0
+        words = (
+            layer.layer,
+            str(list(layer.before)),
+            str(list(layer.after)),
+            "shared by both domains" if shared else "",
+        )
+        table.add_row(*words, style="dim" if shared else "")
     return table

@@ -52,8 +52,12 @@ def show_lines(lines: Sequence[str]) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def result_lines(summary: RunSummary, out: Path) -> list[str]:
-    """What is printed at the end: labels first, verdict, reasons, ranks, files, and what to do next."""
+def result_lines(summary: RunSummary, out: Path, *, images: Path | None = None) -> list[str]:
+    """What is printed at the end: labels first, verdict, reasons, ranks, files, and what to do next.
+
+    ``images`` is the folder that the example of a next command names.
+    """
+    example = "images/" if images is None else shlex.quote(str(images))
     there = ", ".join(name for name in FILES if (out / name).exists())
     return [
         "",
@@ -65,7 +69,7 @@ def result_lines(summary: RunSummary, out: Path) -> list[str]:
         *_sizes(out),
         f"Files in {out}: {there}. Open report.html first.",
         *_other_network(summary, out),
-        f"Next: residapt predict {shlex.quote(str(out))} images/ -o predictions.csv",
+        f"Next: residapt predict {shlex.quote(str(out))} {example} -o predictions.csv",
     ]
 
 

@@ -44,6 +44,13 @@ class Prefetcher:
                 self._waiting[number] = pool.submit(self.make, number)
         return self._waiting.pop(step).result()
 
+    def restart(self, last: int) -> None:
+        """Prepare anew what was begun, since batches are others now, or end at another step."""
+        self.last = last
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+
     def close(self) -> None:
         """End the threads; a batch that was begun is finished first."""
         pool, self._pool = self._pool, None

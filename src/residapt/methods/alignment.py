@@ -14,7 +14,7 @@ from residapt.losses.stream import stream_loss
 from residapt.methods.base import AdaptingMethod
 from residapt.methods.config import MethodConfig
 from residapt.methods.discrepancy.base import Discrepancy
-from residapt.rank import RankChange, grouped_core, rank_penalty, shrink
+from residapt.rank import RankChange, RankConfig, grouped_core, rank_penalty, shrink
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Losses, weighted_sum
 from residapt.transform import ResidualTransform
@@ -112,7 +112,7 @@ class Alignment(AdaptingMethod):
 
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
         """Rank selection when it is due (Algorithm 1, lines 3-6), and what every method does."""
-        changes = shrink(self.streams, self.config.rank, optimizer) if self._selects_ranks(step) else []
+        changes = shrink(self.streams, self._rank_config(), optimizer) if self._selects_ranks(step) else []
         return changes + super().after_step(step, optimizer)
 
     def due(self, step: int) -> bool:
@@ -121,6 +121,11 @@ class Alignment(AdaptingMethod):
 
     def _selects_ranks(self, step: int) -> bool:
         return self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step)
+
+    def _rank_config(self) -> RankConfig:
+        """With proximal steps that are larger where there are fewer of them than the settings were made for."""
+        rank = self.config.rank
+        return rank if self.speed == 1.0 else rank.model_copy(update={"step": self.speed * rank.step})
 
     def final_notes(self) -> list[str]:
         """Say when rank selection has done nothing, and which setting decides it."""

@@ -14,6 +14,7 @@ from residapt.report.layers import ranks_section
 from residapt.report.page import Section, badge, note, render_page, write_page
 from residapt.report.run_data import Note, RunData, Setting, read_run
 from residapt.report.tables import Column, folded, table
+from residapt.report.time_section import time_section
 from residapt.report.usage import usage_section
 from residapt.report.verdict import accuracy_section, verdict_section
 from residapt.report.words import count, plural
@@ -108,6 +109,7 @@ BUILDERS: tuple[Callable[[RunData], Section | None], ...] = (
     frequencies_section,
     unusual_section,
     usage_section,
+    time_section,
     settings_section,
 )
 """The sections of a run's page, in order."""

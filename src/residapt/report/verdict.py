@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from residapt.evaluate.scores import SCORES
@@ -11,7 +12,7 @@ from residapt.report.run_data import RunData
 from residapt.report.tables import Column, table
 from residapt.report.usage import run_command
 from residapt.report.words import count, duration, number, plural, score_name, signed
-from residapt.storage.summary import Accuracy, RunSummary, Verdict
+from residapt.storage.summary import Accuracy, RunSummary, TimedPart, Verdict
 
 MEANING = {
     True: "The new predictions agree better with the groups that the target images form by themselves.",
@@ -147,9 +148,9 @@ def _key_figures(summary: RunSummary) -> list[tuple[str, object, object]]:
     return items
 
 
-def _longest(seconds: dict[str, float]) -> str:
+def _longest(seconds: Mapping[TimedPart, float]) -> str:
     name, value = max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
-    return f"{name.replace('_', ' ')}: {duration(value)}" if name and len(seconds) > 1 else ""
+    return f"{name}: {duration(value)}" if name and len(seconds) > 1 else ""
 
 
 def _notes_link(data: RunData, summary: RunSummary) -> Html:

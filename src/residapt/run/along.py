@@ -17,9 +17,11 @@ from residapt.train import Callback, Method
 from residapt.train.callbacks import CallbackState
 from residapt.train.metrics import MetricsFile
 from residapt.train.state import load_method, method_tensors
+from residapt.train.stopwatch import During, unnoticed
 
 QUICK = ("source_accuracy", "entropy", "infomax", "bnm", "snd", "class_ami")
 """Scores that take little time; DEV fits many classifiers."""
+SCORING = "computing scores"
 SAMPLE = 500
 """Images of each domain that the scores along the run are computed on."""
 
@@ -29,7 +31,8 @@ class ScoresAlong(Callback):
 
     Step 0 is the source network on the target. No two records are closer together than half of ``every``.
     With ``select`` a copy of the method is kept whenever that score is higher than before. Accuracies are for
-    the record alone: they are computed after the choice and play no part in it.
+    the record alone: they are computed after the choice and play no part in it. All are of at most ``images`` images
+    of each set, so that they take little time; the whole sets are scored when the run has ended.
     """
 
     def __init__(
@@ -41,10 +44,14 @@ class ScoresAlong(Callback):
         select: str = "last",
         evaluation: Evaluation | None = None,
         metrics: MetricsFile | None = None,
+        images: int = SAMPLE,
+        during: During = unnoticed,
     ) -> None:
-        self.held_out = part_of(held_out, subset(len(held_out.images), SAMPLE, seed=0))
-        self.target = Part(target, subset(len(target), SAMPLE, seed=0))
-        self.every, self.select, self.evaluation, self.metrics = every, select, evaluation, metrics
+        self.held_out = part_of(held_out, subset(len(held_out.images), images, seed=0))
+        self.target = Part(target, subset(len(target), images, seed=0))
+        self.during = during
+        self.every, self.select, self.metrics = every, select, metrics
+        self.evaluation = evaluation and _part(evaluation, images)
         self.best: tuple[float, int, Method] | None = None
         self._looked, self._steps = -1, 0
 
@@ -52,8 +59,12 @@ class ScoresAlong(Callback):
         """Look at the source network, which the source stream still is."""
         self._steps = steps
         if step == 0 and self.every:
-            values = self._scores(method, "source")
-            self._record(method, 0, values, "source")
+            with self.during(SCORING):
+                self._record(method, 0, self._scores(method, "source"), "source")
+
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """The last step is another one."""
+        self._steps = steps
 
     def reads(self, step: int) -> bool:
         """When scores are due."""
@@ -96,10 +107,11 @@ class ScoresAlong(Callback):
 
     def _score(self, method: Method, step: int) -> None:
         self._looked = step
-        values = self._scores(method, "target")
-        if self.select in values and (self.best is None or values[self.select] > self.best[0]):
-            self.best = (values[self.select], step, copy.deepcopy(method))
-        self._record(method, step, values, "target")
+        with self.during(SCORING):
+            values = self._scores(method, "target")
+            if self.select in values and (self.best is None or values[self.select] > self.best[0]):
+                self.best = (values[self.select], step, copy.deepcopy(method))
+            self._record(method, step, values, "target")
 
     def _scores(self, method: Method, stream: Stream) -> dict[str, float]:
         device = next(method.parameters()).device
@@ -114,6 +126,11 @@ class ScoresAlong(Callback):
         if self.evaluation is not None:
             shown[self.evaluation.name] = accuracy(method, replace(self.evaluation, stream=stream))
         self.metrics.write("accuracy", step=step, values=shown)
+
+
+def _part(evaluation: Evaluation, images: int) -> Evaluation:
+    chosen = subset(len(evaluation.data.images), images, seed=0)
+    return replace(evaluation, data=part_of(evaluation.data, chosen))
 
 
 def scores_of(evidence: Evidence, names: tuple[str, ...]) -> dict[str, float]:

@@ -9,10 +9,12 @@ from typing import Any
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
+from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
+from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
-from residapt.run.pace import images_along, images_in_the_end, limit_steps, measure, seconds_for_training
-from residapt.run.request import Pace, Setup
+from residapt.run.pace import LOOKS, images_along, images_in_the_end, limit_steps, measure, seconds_in_the_end
+from residapt.run.request import Setup
 from residapt.train import GroupConfig, TrainConfig
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
@@ -25,6 +27,8 @@ STEPS_BETWEEN = 10
 """Fewest steps between two evaluations of a kind."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
+VIEWS_PATIENCE = 1.5
+"""Computing views may take so many times its share on a busy machine before there are fewer of them."""
 SMALLEST = 8
 """Side of the smallest images."""
 CLIP = 1.0
@@ -120,19 +124,43 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
     # A run that goes on has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
+    if not setup.resume and not given.is_set("views", "count"):
+        setup, pace = _fewer_views(setup, pace)
     scored = images_in_the_end(setup, pace)
     sample = setup.sample[subset(len(setup.sample), scored, seed=0)]
-    setup = replace(setup, pace=pace, scored=scored, sample=sample)
-    config, notes = setup.config, list(setup.notes)
+    setup = replace(setup, scored=scored, sample=sample)
+    config, notes, clock = setup.config, list(setup.notes), setup.clock
+    clock.pace = pace
     if config.minutes and not setup.resume:
-        seconds = seconds_for_training(setup, pace)
-        config, more = limit_steps(config, given, pace, setup.train_source, seconds)
+        clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)
+        seconds = (clock.left() - pace.views) * (1.0 - LOOKS)
+        config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
     config = by_steps(config, given)
     config = _fill(config, given=given, group="health", samples=images_along(config, pace, LOOKS_IN_A_RUN))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))
+
+
+def _fewer_views(setup: Setup, pace: Pace) -> tuple[Setup, Pace]:
+    """Fewer views of each image where another program would make computing them take too much of the time."""
+    seconds, views = 60.0 * VIEWS_SHARE * setup.config.minutes, setup.kept.views
+    if setup.frozen is None or not seconds or pace.views <= VIEWS_PATIENCE * seconds or views <= FEWEST_VIEWS:
+        return setup, pace
+    fewer = max(FEWEST_VIEWS, int((1 + views) * VIEWS_PATIENCE * seconds / pace.views) - 1)
+    config = setup.config.with_group("views", count=fewer)
+    kept = setup.kept.model_copy(update={"views": fewer})
+    cheaper = replace(pace, views=pace.views * (1 + fewer) / (1 + views))
+    return replace(setup, config=config, kept=kept), cheaper
+
+
+def _wanted(setup: Setup, given: Config) -> dict[str, int]:
+    """Numbers of steps that nobody has set."""
+    found = {} if given.is_set("train", "steps") else {"train": setup.config.train.steps}
+    if setup.train_source and not given.is_set("pretrain", "steps"):
+        found["pretrain"] = setup.config.pretrain.steps or 0
+    return found
 
 
 def source_settings(config: Config) -> TrainConfig:

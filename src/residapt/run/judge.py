@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -63,19 +63,20 @@ class Finished:
 
 def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: Adapted) -> Finished:
     """Score before and after, select one of the networks, and write the files."""
-    started = time.monotonic()
     source.eval()
     adapted.method.eval()
-    before, after = evidence_of(setup, source, adapted.method)
-    verdict = _judge(setup, before, after)
-    temperatures = _temperatures(before, after)
-    scored = score_labelled(setup, source, adapted.method, temperatures)
-    setup.seconds["scoring"] = time.monotonic() - started
-    summary = _summary(setup, adapted, before, after, verdict, scored)
+    with setup.during("scoring", "computing the final scores"):
+        before, after = evidence_of(setup, source, adapted.method)
+        verdict = _judge(setup, before, after)
+        temperatures = _temperatures(before, after)
+        scored = score_labelled(setup, source, adapted.method, temperatures)
+        summary = _summary(setup, adapted, before, after, verdict, scored)
     finished = Finished(summary, adapted.method, source, setup)
     if run is not None and setup.engine.is_main:
-        _write(finished, run)
-        remove_outputs(run.outputs)
+        with setup.during("report", "writing the networks and the report"):
+            _write_networks(finished, run)
+            finished = replace(finished, summary=_write_report(finished, run))
+            remove_outputs(run.outputs)
     return finished
 
 
@@ -129,7 +130,8 @@ def _summary(
         model=setup.config.model.spec,
         classes=setup.classes,
         input=setup.input,
-        seconds={stage: round(value, 3) for stage, value in setup.seconds.items()},
+        seconds=setup.stopwatch.rounded(),
+        steps=setup.steps,
         source_images=len(setup.pair.source.images) + len(setup.held_out.images),
         target_images=len(setup.target),
         labelled_images=len(setup.labelled),
@@ -190,8 +192,7 @@ def _frequencies(setup: Setup, before: Tensor, after: Tensor, method: Method) ->
     return found
 
 
-def _write(finished: Finished, run: RunDirectory) -> None:
-    """The summary comes after what it describes, so that a run with a summary is a whole run."""
+def _write_networks(finished: Finished, run: RunDirectory) -> None:
     setup = finished.setup
     run.summary.unlink(missing_ok=True)  # of another choice
     if finished.summary.verdict.selected == "source":
@@ -205,10 +206,24 @@ def _write(finished: Finished, run: RunDirectory) -> None:
     write_model(finished.adapted(), model, setup.metadata)
     if type(finished.method.streams) is TwoStream:
         write_adapter(finished, adapter, overwrite=True)
+
+
+def _write_report(finished: Finished, run: RunDirectory) -> RunSummary:
+    """The summary comes after what it describes, so that a run with a summary is a whole run.
+
+    The page is written once more when it is known how long that takes, for it has a table of where the time went.
+    """
+    setup, started = finished.setup, time.monotonic()
     write_summary(finished.summary, run.summary)
     write_report(run)
     if not setup.keep_checkpoints:
         shutil.rmtree(run.checkpoint, ignore_errors=True)
+    seconds = setup.stopwatch.rounded()
+    seconds["report"] = round(seconds["report"] + time.monotonic() - started, 3)
+    summary = finished.summary.model_copy(update={"seconds": seconds})
+    write_summary(summary, run.summary)
+    write_report(run)
+    return summary
 
 
 def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:

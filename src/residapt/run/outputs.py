@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from residapt.data.domains import Images, JoinedImages, Labelled
@@ -29,10 +27,9 @@ def with_outputs(setup: Setup) -> Setup:
     """The setup with the outputs of the frozen stages in place of images; found again where they were computed."""
     if setup.frozen is None:
         return setup
-    started = time.monotonic()
-    table = _table(setup, setup.frozen.stages.to(setup.device))
-    setup.engine.wait()
-    setup.seconds["frozen stages"] = time.monotonic() - started
+    with setup.stopwatch.part("frozen stages"):
+        table = _table(setup, setup.frozen.stages.to(setup.device))
+        setup.engine.wait()
 
     def labelled(data: Labelled) -> Labelled:
         return Labelled(table.of(data.images), data.labels)
@@ -103,7 +100,7 @@ class _Changed:
 
 def _table(setup: Setup, stages: FrozenStages) -> _Table:
     table, digest, config = _Table(), stages.digest(), setup.config
-    with counting(TITLE, setup.console if setup.engine.is_main else Console(quiet=True)) as progress:
+    with counting(TITLE, setup.shown) as progress:
         for name, images in setup.opened.items():
             if table.has(images):
                 continue

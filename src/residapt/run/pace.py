@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,11 +15,15 @@ from residapt.config import Config
 from residapt.data.domains import DomainPair, Labelled
 from residapt.evaluate.predict import evaluating
 from residapt.methods.fit import make_trainer, source_pair
-from residapt.run.request import Pace, Setup
+from residapt.run.clock import Pace, StepCost
+from residapt.run.request import Setup
 from residapt.train import TrainConfig, Trainer
 
-PROBES = (0.5, 0.1, 0.9, 0.9)
-"""Progress of the training at which a step is timed; the first one warms up and does not count."""
+WARM_UP = 0.5
+"""Progress of the step that is not counted, since the first one of a process takes longer."""
+PROBES = (0.0, 0.95, 0.95, 0.0)
+"""Progress of the training at which a step is timed; of those of one kind the quickest counts."""
+Messages = tuple[str, ...]
 PATIENCE = 15.0
 """Seconds after which timing ends."""
 OVERHEAD = 1.15
@@ -46,42 +50,47 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
     config = setup.config
     pair = setup.pair if setup.frozen is None else _stand_in(setup.pair, setup.frozen.example)
     trainer = _trainer(setup, config.method, pair, config.train)
-    adapt = _seconds_per_step(trainer)
+    change = config.method_config.consistency.start if config.method_config.consistency.weight > 0 else 1.0
+    adapt = _cost(trainer, change)
     forward = _seconds_of_prediction(trainer)
-    alone = 0.0
+    alone = StepCost()
     if setup.train_source and config.minutes:
-        alone = _seconds_per_step(_trainer(setup, "source_only", source_pair(pair.source, pair.balance), source))
+        alone = _cost(_trainer(setup, "source_only", source_pair(pair.source, pair.balance), source), 1.0)
     views = 0.0
     if setup.frozen is not None:
         per_image = _quickest(partial(setup.frozen.stages, setup.frozen.images)) / len(setup.frozen.images)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
-    found = {"source": alone, "adapt": adapt, "forward": forward, "views": views}
-    return Pace(**setup.engine.average_values(found))  # every process must come to the same number of steps
+    found = (alone.early, alone.late, adapt.early, adapt.late, forward, views)
+    # Every process must come to the same number of steps.
+    mean = list(setup.engine.average_values({str(i): value for i, value in enumerate(found)}).values())
+    return Pace(StepCost(mean[0], mean[1]), StepCost(mean[2], mean[3], change), mean[4], mean[5])
 
 
-def limit_steps(
-    config: Config, given: Config, pace: Pace, trains_source: bool, seconds: float
-) -> tuple[Config, tuple[str, ...]]:
-    """Fewer steps where the chosen ones would take longer than ``seconds``; what was set stays.
+def limit_steps(config: Config, wanted: Mapping[str, int], pace: Pace, seconds: float) -> tuple[Config, Messages]:
+    """Fewer steps where those that the data ask for would take longer than ``seconds``; what was set stays.
 
     Args:
         config: With the steps that suit the data.
-        given: As the user wrote it.
+        wanted: These steps, by group of settings, where nobody has set them.
         pace: How long a step takes.
-        trains_source: Whether the source network is trained as well.
         seconds: What is left of the time allowed for both trainings.
     """
     notes: list[str] = []
-    if trains_source and not given.is_set("pretrain", "steps"):
-        assert config.pretrain.steps is not None
-        config, note = _limit(config, "pretrain", config.pretrain.steps, pace.source, SOURCE_SHARE * seconds)
+    if "pretrain" in wanted:
+        share = seconds_for_source(config, pace, seconds)
+        config, note = _limit(config, "pretrain", wanted["pretrain"], pace.source.mean(), share)
         notes += note
-    if trains_source:
-        seconds -= (config.pretrain.steps or 0) * pace.source
-    if not given.is_set("train", "steps"):
-        config, note = _limit(config, "train", config.train.steps, pace.adapt, seconds / trainings(config))
+    seconds -= (config.pretrain.steps or 0) * pace.source.mean()
+    if "train" in wanted:
+        config, note = _limit(config, "train", wanted["train"], pace.adapt.mean(), seconds / trainings(config))
         notes += note
     return config, tuple(notes)
+
+
+def seconds_for_source(config: Config, pace: Pace, seconds: float) -> float:
+    """What training the source network may take of the time for both trainings: a share, or all that will be left."""
+    needed = trainings(config) * config.train.steps * pace.adapt.mean()
+    return max(SOURCE_SHARE * seconds, seconds - needed)
 
 
 def trainings(config: Config) -> float:
@@ -90,11 +99,12 @@ def trainings(config: Config) -> float:
     return 1.0 if not search.rounds else 2.0 + search.rounds * search.share
 
 
-def seconds_for_training(setup: Setup, pace: Pace) -> float:
-    """What is left of the time allowed once images are read, views computed, and scores and report written."""
-    allowed = 60.0 * setup.config.minutes
-    before = time.monotonic() - setup.started + pace.views
-    return max(0.0, (allowed - before - seconds_in_the_end(setup, pace)) * (1.0 - LOOKS))
+def shares(config: Config, number: int) -> tuple[float, float]:
+    """The length of the training of this number, and of all from it on, in lengths of the first."""
+    search = config.method_config.prior.search
+    if not search.rounds or number > search.rounds:
+        return 1.0, 1.0
+    return (1.0, trainings(config)) if not number else (search.share, 1.0 + (search.rounds - number + 1) * search.share)
 
 
 def seconds_in_the_end(setup: Setup, pace: Pace) -> float:
@@ -120,7 +130,7 @@ def images_in_the_end(setup: Setup, pace: Pace) -> int:
 
 def images_along(config: Config, pace: Pace, looks: int) -> int:
     """How many images of each domain an evaluation along the run takes, so that all take no more than their share."""
-    training = (config.pretrain.steps or 0) * pace.source + config.train.steps * pace.adapt
+    training = (config.pretrain.steps or 0) * pace.source.mean() + config.train.steps * pace.adapt.mean()
     possible = LOOKS * training / max(2 * looks * pace.forward, 1e-9)
     return max(LOOKED_AT[0], min(LOOKED_AT[1], int(possible)))
 
@@ -165,11 +175,12 @@ def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) ->
     return make_trainer(method, network, pair, method=config, train=train, engine=setup.engine)
 
 
-def _seconds_per_step(trainer: Trainer) -> float:
+def _cost(trainer: Trainer, change: float) -> StepCost:
+    """The time of early and of late steps; a very slow one is not timed again."""
     trainer.method.train()
-    taken: list[float] = []
+    taken: dict[bool, list[float]] = {False: [], True: []}
     begin = time.monotonic()
-    for number, progress in enumerate(PROBES):
+    for number, progress in enumerate((WARM_UP, *PROBES)):
         started = time.monotonic()
         batch = trainer.batches.batch(number, view=trainer.method.wants_view(progress))
         with trainer.engine.autocast():
@@ -177,16 +188,12 @@ def _seconds_per_step(trainer: Trainer) -> float:
         trainer.engine.backward(losses.total)
         trainer.engine.read([losses.total])  # which waits for the device
         trainer.optimizer.zero_grad(set_to_none=True)
-        taken.append(time.monotonic() - started)
-        if trainer.engine.any(time.monotonic() - begin > PATIENCE):
+        if number:
+            taken[progress >= change].append(time.monotonic() - started)
+        if number > 1 and trainer.engine.any(time.monotonic() - begin > PATIENCE):
             break
-    return OVERHEAD * _mean_of_phases(taken[1:] or taken)
-
-
-def _mean_of_phases(taken: Sequence[float]) -> float:
-    """Early steps and late ones count the same; of several late ones the quickest counts."""
-    early, late = taken[0], taken[1:]
-    return (early + min(late)) / 2 if late else early
+    early, late = (OVERHEAD * min(taken[kind] or taken[not kind]) for kind in (False, True))
+    return StepCost(early, late, change)
 
 
 def _seconds_of_prediction(trainer: Trainer) -> float:

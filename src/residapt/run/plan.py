@@ -63,20 +63,20 @@ def _input(setup: Setup) -> str:
 
 def _stages(setup: Setup) -> list[str]:
     """Each stage with its time, and all of them."""
-    config, pace = setup.config, setup.pace
+    config, pace = setup.config, setup.clock.pace
     stages: list[tuple[str, float | None]] = []
     if setup.frozen is not None:
         stages.append(("compute the outputs of the frozen stages", pace.views))
     if setup.train_source:
         training = source_settings(config)
         what = f"train the source network: at most {plural(training.steps, 'step')} of {training.batch_size} images"
-        stages.append((what, training.steps * pace.source if pace.source else None))
+        stages.append((what, training.steps * pace.source.mean() or None))
     each = config.train.batch_size
     what = f"adapt: {plural(config.train.steps, 'step')} of {each} + {each} images"
     repeated = trainings(config)
     if repeated > 1:
         what += f", up to {repeated:g} times"
-    stages.append((what, repeated * config.train.steps * pace.adapt))
+    stages.append((what, repeated * config.train.steps * pace.adapt.mean()))
     stages.append(("score both networks and write the report", seconds_in_the_end(setup, pace)))
     lines = [f"  {number}. {what}{_about(seconds)}" for number, (what, seconds) in enumerate(stages, 1)]
     known = sum(seconds or 0.0 for _, seconds in stages)

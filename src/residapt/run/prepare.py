@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -20,6 +19,7 @@ from residapt.evaluate.evidence import subset
 from residapt.evaluate.metrics import check_positive
 from residapt.methods.fit import example_of
 from residapt.models import InputSpec
+from residapt.run.clock import RunClock
 from residapt.run.defaults import Facts, complete
 from residapt.run.networks import (
     Network,
@@ -36,6 +36,7 @@ from residapt.run.scoring import doubtful_data, evaluation_set, unlabelled
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
 from residapt.train.progress import phase
+from residapt.train.stopwatch import Stopwatch
 
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
@@ -69,9 +70,17 @@ class _Data:
 
 def prepare(request: Request) -> Setup:
     """Everything a run needs, or an error that says what is wrong with what was given."""
-    started = time.monotonic()
     config = with_base(request.config)
     check_request(request, config)
+    stopwatch, clock = Stopwatch(), RunClock(config.minutes)
+    with stopwatch.part("reading"):
+        setup, facts = _read(request, config)
+    setup = replace(setup, stopwatch=stopwatch, clock=clock)
+    with setup.during("planning", "measuring how long things take"):
+        return complete(setup, config, facts)
+
+
+def _read(request: Request, config: Config) -> tuple[Setup, Facts]:
     engine = Engine(config.device, config.precision)
     form = form_of(config, request.model)
     reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
@@ -85,8 +94,7 @@ def prepare(request: Request) -> Setup:
     setup, facts = _assemble(request, config, engine, network, form, data)
     if request.resume and request.out is not None:
         check_unchanged(setup.labelled, RunDirectory(request.out).labelled)
-    setup.seconds["reading"] = time.monotonic() - started
-    return complete(replace(setup, started=started), config, facts)
+    return setup, facts
 
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:

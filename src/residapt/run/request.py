@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from residapt.evaluate.predict import Evaluation
 from residapt.methods import MethodConfig
 from residapt.models import InputSpec
 from residapt.run.checks import check_settings
+from residapt.run.clock import RunClock
 from residapt.run.frozen import Frozen
 from residapt.run.scan import Scanned
 from residapt.storage.metadata import AdapterMetadata
-from residapt.storage.summary import FrozenPart
+from residapt.storage.summary import FrozenPart, TimedPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
-from residapt.train.progress import tell
+from residapt.train.progress import phase, tell
+from residapt.train.stopwatch import Stopwatch
 from residapt.train.tensorboard import check_tensorboard
 from residapt.trust import refuse_code
 
@@ -112,20 +114,6 @@ def _absolute(place: str | None) -> str | None:
     return place if place in (None, "none") else str(Path(place).absolute())
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds that things take on this machine."""
-
-    source: float = 0.0
-    """A step of training the source network."""
-    adapt: float = 0.0
-    """A step of the adaptation."""
-    forward: float = 0.0
-    """Predictions for one image."""
-    views: float = 0.0
-    """The outputs of frozen stages for all images."""
-
-
 @dataclass(frozen=True, eq=False)
 class Setup:
     """Everything that a run needs, read and checked; nothing has been written yet."""
@@ -164,8 +152,6 @@ class Setup:
     """What of the network stays as it is, and why."""
     outputs: Path | None = None
     """Folder for the outputs of frozen stages; None keeps them in a temporary one."""
-    pace: Pace = Pace()
-    """How long things take here."""
     notes: tuple[str, ...] = ()
     tensorboard: bool = False
     keep_checkpoints: bool = False
@@ -173,10 +159,12 @@ class Setup:
     """Whether the run was started by an earlier process, and goes on."""
     warnings: list[str] = field(default_factory=list)
     """Further notes, found as the run goes on."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Time by stage; filled as the run goes on."""
-    started: float = field(default_factory=time.monotonic)
-    """When the run began."""
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    """Where the time goes."""
+    steps: dict[str, int] = field(default_factory=dict)
+    """Steps taken, by stage."""
+    clock: RunClock = field(default_factory=RunClock)
+    """When it has to end."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -222,6 +210,23 @@ class Setup:
     def whole_streams(self, streams: TwoStream) -> TwoStream:
         """Trained streams with their frozen stages, which read images."""
         return streams if self.frozen is None else self.frozen.whole_streams(streams)
+
+    @contextmanager
+    def during(self, part: TimedPart, name: str) -> Iterator[None]:
+        """What goes on within this context is shown by name, and counts to this part of the run's time."""
+        with self.stopwatch.part(part), phase(name, self.shown):
+            yield
+
+    @contextmanager
+    def checking(self, name: str) -> Iterator[None]:
+        """A check of scores or predictions while training goes on."""
+        with self.during("checks", name):
+            yield
+
+    @property
+    def shown(self) -> Console:
+        """The terminal, in one process only."""
+        return self.console if self.engine.is_main else Console(quiet=True)
 
     def say(self, text: str) -> None:
         """Print to the terminal, or log if that is quiet; in one process only."""

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from residapt.run.request import Setup
 from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
 from residapt.run.size import size_line
+from residapt.run.time_limit import adaptation_limit, source_limit
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -39,7 +39,7 @@ from residapt.train.callbacks import CallbackState
 from residapt.train.checkpoint import restore_checkpoint
 from residapt.train.early_stopping import EarlyStopping, run_with_early_stopping
 from residapt.train.health import HealthMonitor
-from residapt.train.metrics import MetricsFile
+from residapt.train.metrics import MetricsFile, recorded_lines
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
 from residapt.train.unreadable import Unreadable
@@ -130,7 +130,11 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
 
 def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     """The source network: trained now, or as it was given."""
-    started = time.monotonic()
+    with setup.stopwatch.part("source training"):
+        return _source_stage(setup, run)
+
+
+def _source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     network = setup.network
     if setup.train_source:
         network = _train_source(setup, run)
@@ -138,8 +142,8 @@ def source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(setup.whole(network), run.source, metadata)
     if setup.train_source or setup.config.model.base is not None:
-        _refuse_chance(setup, network)
-    setup.seconds["source"] = time.monotonic() - started
+        with setup.checking("evaluating on held-out source images"):
+            _refuse_chance(setup, network)
     return network
 
 
@@ -171,17 +175,26 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
         source_pair(setup.pair.source, setup.pair.balance, setup.pair.workers),
         method=setup.source_config,
         train=settings,
-        callbacks=_listeners(setup, run, "source"),
+        callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
         engine=setup.engine,
     )
     if setup.resume and run is not None and run.source.exists():
         _load_trained(setup, trainer.method.streams.model, run.source)
+        setup.steps["source training"] = sum(
+            line["step"] for line in recorded_lines(run.metrics, "end") if line.get("stage") == "source"
+        )
         return merge_and_unload(trainer.method.streams)
     every = max(STEPS_PER_CHECK, settings.steps // CHECKS)
-    patience = setup.config.pretrain.patience
-    stopping = EarlyStopping(setup.held_out, every=every, patience=patience, balance=setup.pair.balance)
+    stopping = EarlyStopping(
+        setup.held_out,
+        every=every,
+        patience=setup.config.pretrain.patience,
+        balance=setup.pair.balance,
+        during=setup.checking,
+    )
     with resumable(trainer, run, "source", every=max(1, settings.steps // SAVES)):
         best = run_with_early_stopping(trainer, stopping)
+    setup.steps["source training"] = trainer.step
     setup.say(f"source network: {best.accuracy:.1f} % on held-out source images after {best.step} steps")
     return merge_and_unload(trainer.method.streams)
 
@@ -208,6 +221,8 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         select=config.select,
         evaluation=setup.evaluation,
         metrics=metrics,
+        images=config.health.samples,
+        during=setup.checking,
     )
     health = HealthMonitor(
         setup.held_out,
@@ -216,8 +231,10 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         config.health,
         before=lambda x: logits_in(source(x)),
         checkpoint=None if run is None else run.checkpoint,
+        during=setup.checking,
     )
-    trainer = _round_trainer(setup, source, turn, [*listeners, health, along, notes, *setup.callbacks])
+    listeners = [*listeners, adaptation_limit(setup, turn), health, along, notes, *setup.callbacks]
+    trainer = _round_trainer(setup, source, turn, listeners)
     return Adapting(trainer, _round_folder(turn.number), along, notes)
 
 
@@ -235,7 +252,11 @@ def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iter
 
 def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     """Adapt a copy of the source network to the target, in as many rounds as the class frequencies ask for."""
-    started = time.monotonic()
+    with setup.stopwatch.part("adaptation"):
+        return _adapt_stage(setup, run, source)
+
+
+def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
     last: Adapting | None = None
 
@@ -259,7 +280,6 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
         notes.append(
             f"trained {len(story)} times, since the estimated class frequencies of the target moved by {moved}."
         )
-    setup.seconds["adaptation"] = time.monotonic() - started
     return Adapted(method, selected, notes)
 
 
@@ -269,6 +289,7 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
         # This round had ended when the run was stopped in a later one; what it wrote is not to be written again.
         trainer = _round_trainer(setup, source, turn, ())
         restore_checkpoint(trainer, run.checkpoint / stage)
+        _count(setup, trainer)
         return Adapting(trainer, stage)
     if turn.number:
         setup.say(
@@ -278,7 +299,12 @@ def _adapt_once(setup: Setup, run: RunDirectory | None, source: nn.Module, turn:
     every, keep = setup.config.train.checkpoint_every, setup.keep_checkpoints
     with resumable(adapting.trainer, run, stage, every=every, keep=keep):
         adapting.trainer.run()
+    _count(setup, adapting.trainer)
     return adapting
+
+
+def _count(setup: Setup, trainer: Trainer) -> None:
+    setup.steps["adaptation"] = setup.steps.get("adaptation", 0) + trainer.step
 
 
 def _round_folder(number: int) -> str:

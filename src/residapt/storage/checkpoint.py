@@ -33,6 +33,17 @@ LARGEST_JSON = 64_000_000
 """Bytes; a larger file is not one of ours."""
 
 
+class CheckpointLength(Settings):
+    """How many steps a training has, as :class:`residapt.train.length.Length` says it."""
+
+    steps: int = Field(ge=0)
+    """Number of the last step."""
+    since: int = Field(ge=0)
+    """The step after which that was last changed."""
+    done: float = Field(ge=0, le=1)
+    """Progress after that step."""
+
+
 class CheckpointRecord(Settings):
     """``state.json``: everything in a checkpoint that is no tensor."""
 
@@ -50,6 +61,8 @@ class CheckpointRecord(Settings):
     """What the optimiser remembers that is no tensor, by parameter."""
     scaler: dict[str, int | float] = {}
     """Loss scale of fp16."""
+    length: CheckpointLength
+    """How many steps there are."""
     callbacks: dict[str, dict[str, Any]] = {}
     """Values of the callbacks, by name."""
     recovery: dict[str, Any]

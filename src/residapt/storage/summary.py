@@ -13,6 +13,11 @@ from residapt.models.input_spec import InputSpec
 from residapt.settings import Settings
 from residapt.storage.atomic import atomic_file
 
+TimedPart = Literal[
+    "reading", "planning", "frozen stages", "source training", "adaptation", "checks", "scoring", "report"
+]
+"""Parts of a run whose time is measured. ``checks`` are those of scores and predictions while training goes on."""
+
 
 class Accuracy(Settings):
     """One accuracy, with its stamp."""
@@ -167,8 +172,10 @@ class RunSummary(Settings):
     """Class names in the order of the network's outputs."""
     input: InputSpec
     """Input of the network."""
-    seconds: dict[str, float]
-    """Time by stage."""
+    seconds: dict[TimedPart, float]
+    """Time of each part of the run, of the last process where it was stopped."""
+    steps: dict[str, int] = {}
+    """Steps taken in ``source training`` and ``adaptation``."""
     source_images: int
     """Labelled source images."""
     target_images: int

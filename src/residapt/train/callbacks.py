@@ -65,6 +65,9 @@ class Callback:
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Training begins (or goes on) at ``step``."""
 
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """The number of steps was changed after ``step``; there are ``steps`` in all now."""
+
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Every ``log_every`` steps, and at the last."""
 
@@ -131,6 +134,11 @@ class Callbacks(Callback):
         """Pass on."""
         for item in self.items:
             item.on_start(method, step, steps)
+
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """Pass on."""
+        for item in self.items:
+            item.on_length(method, step, steps)
 
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Pass on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from residapt.distributed import STATISTICS
 from residapt.errors import ModelError, TrainingError
 from residapt.storage.checkpoint import (
+    CheckpointLength,
     CheckpointRecord,
     folder_of,
     read_folder,
@@ -20,6 +22,7 @@ from residapt.storage.checkpoint import (
     write_folder,
 )
 from residapt.train.callbacks import Callback, CallbackState
+from residapt.train.length import Length
 from residapt.train.method import Method
 from residapt.train.state import load_method, load_optimizer, method_tensors, optimizer_state
 from residapt.train.trainer import Trainer
@@ -50,7 +53,7 @@ class Checkpointer(Callback):
 
     def on_settled(self, trainer: Trainer) -> None:
         """Save when it is time."""
-        if self.reads(trainer.step) or (self.every and trainer.step == trainer.config.steps):
+        if self.reads(trainer.step) or (self.every and trainer.step == trainer.length.steps):
             self._save(trainer)
 
     def on_interrupt(self, trainer: Trainer) -> None:
@@ -149,6 +152,7 @@ def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
         callbacks={owner: state.values for owner, state in states.items()},
         recovery=recovery,
         paired=method.streams.paired,
+        length=CheckpointLength(**asdict(trainer.length)),
     )
     return record, tensors
 
@@ -167,9 +171,11 @@ def _load(trainer: Trainer, record: CheckpointRecord, tensors: dict[str, Tensor]
     if record.scaler and trainer.engine.scaler.is_enabled():
         trainer.engine.scaler.load_state_dict(record.scaler)
     try:
+        if record.train.get("steps") == trainer.config.steps:
+            trainer.set_length(Length(**record.length.model_dump()))
         trainer.recovery.restore(record.recovery, parts["recovery"])
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"its record of recoveries cannot be read: {error!r}.") from error
+        raise ModelError(f"its record of steps and recoveries cannot be read: {error!r}.") from error
     trainer.method.streams.paired = record.paired
     trainer.callback_states = _callback_states(record.callbacks, parts["callback"])
     trainer.notes += _changes(record.train, trainer.config.model_dump(mode="json"))

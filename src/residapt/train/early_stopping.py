@@ -12,6 +12,7 @@ from residapt.data.domains import Labelled
 from residapt.evaluate.predict import evaluating, logits_of
 from residapt.train.callbacks import Callback, CallbackState
 from residapt.train.method import Method
+from residapt.train.stopwatch import During, unnoticed
 from residapt.train.trainer import Trainer
 
 
@@ -37,7 +38,16 @@ class HeldOut:
 class EarlyStopping(Callback):
     """Check accuracy on held-out source images every so many steps; stop after ``patience`` checks without gain."""
 
-    def __init__(self, held_out: Labelled, *, every: int, patience: int, balance: Balance = "as-is") -> None:
+    def __init__(
+        self,
+        held_out: Labelled,
+        *,
+        every: int,
+        patience: int,
+        balance: Balance = "as-is",
+        during: During = unnoticed,
+    ) -> None:
+        self.during = during
         self.held_out, self.every, self.patience, self.balance = held_out, max(every, 1), patience, balance
         self.checks: list[HeldOut] = []
         self.best: HeldOut | None = None
@@ -52,6 +62,10 @@ class EarlyStopping(Callback):
     def reads(self, step: int) -> bool:
         """When a check is due."""
         return step % self.every == 0
+
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """The last step is another one."""
+        self._steps = steps
 
     def on_step(self, method: Method, step: int) -> None:
         """Look when it is time."""
@@ -80,7 +94,8 @@ class EarlyStopping(Callback):
         self._state = {name: tensor.to(device, copy=True) for name, tensor in state.tensors.items()}
 
     def _check(self, method: Method, step: int) -> None:
-        check = check_held_out(method, self.held_out, step, self.balance)
+        with self.during("evaluating on held-out source images"):
+            check = check_held_out(method, self.held_out, step, self.balance)
         self.checks.append(check)
         if self.best is None or check.key > self.best.key:
             self.best = check

@@ -16,6 +16,7 @@ from residapt.rank import RankChange
 from residapt.train.callbacks import Callback, CallbackState, StepInfo
 from residapt.train.config import HealthConfig
 from residapt.train.method import Method
+from residapt.train.stopwatch import During, unnoticed
 from residapt.train.symptoms import (
     Symptom,
     all_shared,
@@ -29,6 +30,8 @@ from residapt.train.symptoms import (
 )
 
 __all__ = ["HealthConfig", "HealthMonitor"]
+
+CHECKING = "checking the predictions"
 
 
 _REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_reported", "_waiting")
@@ -53,7 +56,9 @@ class HealthMonitor(Callback):
         *,
         before: Callable[[Tensor], Tensor] | None = None,
         checkpoint: Path | None = None,
+        during: During = unnoticed,
     ) -> None:
+        self.during = during
         self.config = config or HealthConfig()
         self.before, self.checkpoint = before, checkpoint
         self.names = tuple(classes) or tuple(map(str, range(int(source.labels.max()) + 1)))
@@ -79,9 +84,14 @@ class HealthMonitor(Callback):
         self._energies: list[float] = []
         self._seen: set[str] = set()
         self._adversary = _fingerprint(method)
-        self._best = self._source_accuracy(method)
         predict = self.before or (lambda x: method.predict(x, "source"))
-        self._old = self._target_frequencies(method, predict)
+        with self.during(CHECKING):
+            self._best = self._source_accuracy(method)
+            self._old = self._target_frequencies(method, predict)
+
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """The last step is another one."""
+        self._steps = steps
 
     def on_log(self, method: Method, info: StepInfo) -> None:
         """Domain classifier and barrier."""
@@ -109,7 +119,8 @@ class HealthMonitor(Callback):
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""
         if self.reads(step) or step == self._steps:
-            self._check(method, last=step == self._steps)
+            with self.during(CHECKING):
+                self._check(method, last=step == self._steps)
 
     def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
         """Say that the run has stopped, and what is left of it."""

@@ -45,6 +45,10 @@ class Method(Predictor, ABC):
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 
+    speed: float = 1.0
+    """Progress of a step to that which the settings were made for; another one where the trainer has changed the
+    number of steps."""
+
     @abstractmethod
     def losses(self, batch: Batch, progress: float) -> Losses:
         """The losses of one step at training progress p in [0, 1]."""

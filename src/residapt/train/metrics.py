@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line per logged step, rank change and note."""
+"""metrics.jsonl: one line per logged step, rank change, note and ended training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,10 @@ class MetricsFile(Callback):
         finite = info.value if math.isfinite(info.value) else None  # JSON knows no other numbers
         self.write("recovery", step=step, **{**asdict(info), "value": finite})
 
+    def on_end(self, method: Method, step: int) -> None:
+        """How many steps it were."""
+        self.write("end", step=step)
+
     def state(self) -> CallbackState:
         """How long the file is, and how long the run has taken; the lines so far are brought to the disk."""
         size = 0
@@ -63,3 +69,14 @@ class MetricsFile(Callback):
         self._started = time.monotonic() - float(state.values["seconds"])
         if self.path.exists():
             os.truncate(self.path, min(int(state.values["bytes"]), self.path.stat().st_size))
+
+
+def recorded_lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """The lines of a kind in a metrics file; one that was cut off is left out."""
+    if not path.exists():
+        return
+    for text in path.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict) and line.get("kind") == kind:
+                yield line

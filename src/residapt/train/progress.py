@@ -46,6 +46,11 @@ class ProgressBar(Callback):
         self._lines = _TwoLines(self.title, self.console, step, steps)
         self._lines.start()
 
+    def on_length(self, method: Method, step: int, steps: int) -> None:
+        """Make the bar longer or shorter."""
+        if self._lines is not None:
+            self._lines.update(self._lines.bar, total=steps)
+
     def on_step(self, method: Method, step: int) -> None:
         """Move the bar."""
         if self._lines is not None:

@@ -23,6 +23,7 @@ from residapt.train.callbacks import Callback, Callbacks, CallbackState, Recover
 from residapt.train.config import TrainConfig
 from residapt.train.divergence import Divergence
 from residapt.train.faults import explain, with_hint
+from residapt.train.length import Length
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 from residapt.train.recovery import Recovery
@@ -74,6 +75,8 @@ class Trainer:
             world=self.engine.world,
             few=config.few_batch,
         )
+        self.step, self.length = 0, Length(config.steps)
+        """How far training is, and how long; at first as the settings say, see :meth:`change_steps`."""
         workers = workers_for(pair, self.engine.device.type != "cpu")
         self.prefetcher = Prefetcher(self._prepared, workers, config.steps)
         prepared = self._prepared(0)
@@ -87,7 +90,6 @@ class Trainer:
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
         self.watch = Watch(self.engine, self.recovery)
         self.callbacks = Callbacks.of(callbacks)
-        self.step = 0
         self.notes: list[str] = []
         """What people should know before the first step."""
         self.callback_states: dict[str, CallbackState] = {}
@@ -110,12 +112,12 @@ class Trainer:
     def run(self) -> Method:
         """Train to the end and give back the method."""
         self.method.train()
-        self.callbacks.on_start(self.method, self.step, self.config.steps)
+        self.callbacks.on_start(self.method, self.step, self.length.steps)
         self._restore_callbacks()
         try:
             self._pass_on(self.notes)
             self.callbacks.on_settled(self)
-            while self.step < self.config.steps:
+            while self.step < self.length.steps:
                 self._stop_if_asked()
                 self._one_step()
                 self._pass_on([*self.method.new_notes(), *self.callbacks.new_notes()])
@@ -130,6 +132,22 @@ class Trainer:
         self.callbacks.on_end(self.method, self.step)
         return self.method
 
+    def change_steps(self, steps: int) -> None:
+        """Train for ``steps`` steps in all; schedules go on from where they are, and reach their ends then.
+
+        Call it between two steps, that is, in ``on_settled`` of a callback.
+        """
+        self.settle()
+        self.set_length(self.length.changed(self.step, steps))
+        self.callbacks.on_length(self.method, self.step, self.length.steps)
+
+    def set_length(self, length: Length) -> None:
+        """Go on with this length, also of a checkpoint; what happens every so many steps is scaled to it."""
+        self.length = length
+        self.prefetcher.restart(length.steps)  # whether a second view is wanted depends on progress
+        same = length == Length(self.config.steps)  # then exactly 1, whatever the division would give
+        self.method.speed = 1.0 if same else length.speed * self.config.steps
+
     def request_stop(self, number: int = signal.SIGINT) -> None:
         """Stop after the present step; ``number`` is the signal that asks for it."""
         self._signal = number
@@ -142,14 +160,14 @@ class Trainer:
         number = signal.Signals(self._signal or signal.SIGTERM)
         hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
         raise Interrupted(
-            f"stopped by {number.name} after step {self.step} of {self.config.steps}. {hint}",
+            f"stopped by {number.name} after step {self.step} of {self.length.steps}. {hint}",
             step=self.step,
             signal=int(number),
         )
 
     def _fail(self, error: Exception) -> None:
         """Tell the callbacks, and raise what a person can do something about with words on how to go on."""
-        explained = explain(error, step=self.step, steps=self.config.steps, batch_size=self.config.batch_size)
+        explained = explain(error, step=self.step, steps=self.length.steps, batch_size=self.config.batch_size)
         if explained is None or isinstance(explained, Interrupted):
             return
         with suppress(ResidaptError):  # a full disk has no room for this either
@@ -174,7 +192,7 @@ class Trainer:
             self._recover(*found)
 
     def _one_step(self) -> None:
-        number, progress = self.step + 1, self._progress(self.step)
+        number, progress = self.step + 1, self.length.progress(self.step)
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
         self.recovery.keep(self.step)
@@ -203,16 +221,13 @@ class Trainer:
 
     def _prepared(self, step: int) -> Batch:
         """The batch of a step in main memory, ready to be copied."""
-        view = self.method.wants_view(self._progress(step))
+        view = self.method.wants_view(self.length.progress(step))
         batch = self.batches.batch(step, view=view, target=self.method.reads_target)
         batch = batch.to(torch.device("cpu"), self.format)
         return batch.pinned() if self.engine.device.type == "cuda" else batch
 
-    def _progress(self, step: int) -> float:
-        return step / max(self.config.steps, 1)
-
     def _logs(self, step: int) -> bool:
-        return step % self.config.log_every == 0 or step == self.config.steps
+        return step % self.config.log_every == 0 or step == self.length.steps
 
     def _reads(self, step: int) -> bool:
         """Whether something after that step needs to know that training has not diverged, or it is time to look."""
@@ -256,24 +271,13 @@ class Trainer:
         stopped = self.recovery.exhausted
         self.step = step - 1  # those after it were trained in vain
         if stopped and divergence.gross and self.recovery.at_start:
-            tried = f" after {self.recovery.count} attempts with gentler settings" if self.recovery.count else ""
-            raise TrainingError(
-                f"{divergence.text} at step {step} of {self.config.steps}{tried}. Lower the learning rates "
-                f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
-            )
+            raise self.recovery.hopeless(divergence, step, self.config)
         good = self.recovery.go_back()
-        self.step = self.config.steps if stopped else step
+        self.step = self.length.steps if stopped else step
         factor, clip = self.recovery.factor, self.recovery.clip
         info = RecoveryInfo(divergence.name, divergence.value, good.step, stopped, factor, clip)
         self.callbacks.on_recovery(self.method, step, info)
-        if stopped:
-            how = f"Gentler settings were tried {self.recovery.count} times: training ends with that state."
-        else:
-            how = (
-                f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
-            )
-        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
-        self._pass_on([f"{text} {how}"])
+        self._pass_on([self.recovery.told(divergence, step, good, stopped=stopped)])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()
@@ -292,7 +296,7 @@ class Trainer:
         return dict(zip(named, self.engine.read(list(named.values())), strict=True))
 
     def _info(self, losses: Losses) -> StepInfo:
-        return StepInfo(self.step, self.config.steps, self._values(losses), self.method.streams.ranks())
+        return StepInfo(self.step, self.length.steps, self._values(losses), self.method.streams.ranks())
 
 
 def _works_on_images(module: nn.Module) -> bool:
