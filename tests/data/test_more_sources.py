@@ -67,13 +67,18 @@ def write_list(folder: Path, suffix: str, *, inside: bool = True) -> Path:
     paths = [str(path.relative_to(file.parent)) for path in images_of(folder)]
     classes = [path.parent.name for path in images_of(folder)]
     if suffix == "csv":
-        lines = [f"{name},{path},{7}" for path, name in zip(paths, classes, strict=True)]
-        file.write_text("\n".join(["class,path,more", *lines]) + "\n")
+        lines = [f"{path},{name}" for path, name in zip(paths, classes, strict=True)]
+        file.write_text("\n".join(["path,class", *lines]) + "\n")
     else:
-        arrow = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
+        write_table(file, {"more": [7] * len(paths), "path": paths, "label": classes})
+    return file
 
-        parquet.write_table(arrow.table({"path": paths, "label": classes}), file)
+
+def write_table(file: Path, columns: dict[str, Any]) -> Path:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table(columns), file)
     return file
 
 
@@ -88,34 +93,46 @@ def test_a_list_of_images_is_read_as_the_folder_is(photos: Path, reading: Readin
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("columns", "words"),
     [
-        ("", "none"),
-        ("file,kind\na.png,cat\n", "class or label"),
-        ("path,class\n", "no image"),
-        ("path,class\na.png\n", "row 1"),
-        ("path,class\n,cat\n", "path is empty"),
-        ("path,class\nnowhere.png,cat\n", "nowhere.png"),
+        ({"file": ["a.png"], "kind": ["cat"]}, "class or label"),
+        ({"file": ["a.png"]}, "class or label"),
+        ({"path": [], "class": []}, "no image"),
+        ({"path": ["a.png"], "class": [None]}, "row 1: the class is empty"),
+        ({"path": [""], "class": ["cat"]}, "path is empty"),
+        ({"path": ["nowhere.png"], "class": ["cat"]}, r"row 1: .*nowhere\.png"),
+        ({"image": [b"content"], "label": [1]}, "load_dataset"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, reading: Reading, text: str, words: str) -> None:
+def test_a_table_that_cannot_be_used_is_refused(
+    tmp_path: Path, reading: Reading, columns: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        open_source(write_table(tmp_path / "list.parquet", columns), reading)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "no image"), ("path\n", "no image"), ("class,path\ncat\n", "row 2"), ("x.png\n", r"x\.png")],
+)
+def test_a_target_list_that_cannot_be_used_is_refused(tmp_path: Path, reading: Reading, text: str, words: str) -> None:
     file = tmp_path / "list.csv"
     file.write_text(text)
     with pytest.raises(DataError, match=words):
-        open_source(file, reading)
+        open_target(file, reading)
 
 
 def test_a_target_list_needs_no_classes(photos: Path, reading: Reading) -> None:
     file = photos / "target.csv"
-    file.write_text("\n".join(["path", *(str(path) for path in images_of(photos))]))
-    assert torch.allclose(everything(open_target(file, reading).plain), expected(photos))
+    paths = [str(path) for path in images_of(photos)]
+    for lines in (["path", *paths], paths, ["class,file", *(f"?,{path}" for path in paths)]):
+        file.write_text("\n".join(lines))
+        assert torch.allclose(everything(open_target(file, reading).plain), expected(photos))
 
 
 def test_classes_that_are_numbers_are_in_their_order(photos: Path, reading: Reading) -> None:
-    file = photos / "list.csv"
-    lines = [f"{path},{number}" for path, number in zip(images_of(photos), [10, 9, 2] * 3, strict=True)]
-    file.write_text("\n".join(["path,label", *lines]))
-    opened = open_source(file, reading)
+    paths = [str(path) for path in images_of(photos)]
+    opened = open_source(write_table(photos / "list.parquet", {"path": paths, "label": [10, 9, 2] * 3}), reading)
     assert opened.classes == ("2", "9", "10")
     assert opened.labels.tolist() == [2, 1, 0] * 3
 
@@ -164,7 +181,7 @@ def test_images_of_tar_files_are_decoded_once_also_when_a_file_is_added(
         decoded.append(arguments)
         return decode_image(*arguments, **named)
 
-    monkeypatch.setattr("residapt.data.shards.decode_image", counting)
+    monkeypatch.setattr("residapt.data.decode.decode_image", counting)
     assert torch.allclose(everything(open_target(shards, reading).plain), expected(photos))
     assert len(decoded) == 4
 

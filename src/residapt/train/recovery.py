@@ -101,11 +101,11 @@ class Recovery:
             f"{self.clip:.3g}."
         )
 
-    def hopeless(self, divergence: Divergence, step: int, config: TrainConfig) -> TrainingError:
+    def hopeless(self, divergence: Divergence, step: int, steps: int, config: TrainConfig) -> TrainingError:
         """Where there is nothing to go back to, and gentler settings have not helped."""
         tried = f" after {self.count} attempts with gentler settings" if self.count else ""
         return TrainingError(
-            f"{divergence.text} at step {step} of {config.steps}{tried}. Lower the learning rates "
+            f"{divergence.text} at step {step} of {steps}{tried}. Lower the learning rates "
             f"(train.network.lr = {config.network.lr:g}) or set train.clip = 1."
         )
 

@@ -271,7 +271,7 @@ class Trainer:
         stopped = self.recovery.exhausted
         self.step = step - 1  # those after it were trained in vain
         if stopped and divergence.gross and self.recovery.at_start:
-            raise self.recovery.hopeless(divergence, step, self.config)
+            raise self.recovery.hopeless(divergence, step, self.length.steps, self.config)
         good = self.recovery.go_back()
         self.step = self.length.steps if stopped else step
         factor, clip = self.recovery.factor, self.recovery.clip
