@@ -24,7 +24,7 @@ from residapt.train.state import method_tensors, optimizer_state
 from residapt.train.watch import TOGETHER
 from support.tiny_run import tiny_trainer
 
-PARTS = {"prior": {"kind": "estimated", "every": 15}, "average": {"decay": 0.9, "start": 0.0}}
+PARTS = {"prior": {"kind": "estimated"}, "average": {"decay": 0.9, "start": 0.0}}
 
 
 class Told(Callback):
@@ -159,7 +159,7 @@ def test_a_normal_step_waits_for_nothing(method: str, recipe: str, read: list[st
     settings: dict[str, Any] = {"method": method, "recipe": recipe, "rank": {"every": 12}}
     if recipe == "default" and method != "rpt":
         settings["discrepancy"] = {"kind": {"dann_flip": "flip"}.get(method, method)}
-    settings["prior"] = {"every": 12, "warmup": 0.0} if recipe == "plus" else {}
+    settings["prior"] = {"warmup": 0.0} if recipe == "plus" else {}
     settings["train"] = {"steps": 24, "batch_size": 8, "log_every": 12, "clip": 1.0}
     config = Config.parse({name: value for name, value in settings.items() if value}, where="test")
     trainer = Trainer(build_method(method, LeNet(), config.method_config, example=images[:2]), pair, config.train)
