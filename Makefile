@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint format docs wheel paper clean
+.PHONY: demo test test-all lint format docs pictures release paper clean
 
 $(VENV)/.ready: pyproject.toml benchmarks/pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	# torch and torchvision in one call: a torchvision wheel works only with the torch build it was made for.
-	$(BIN)/python -m pip install --quiet torch torchvision
+	# torch and torchvision in one call: a torchvision wheel works only with the torch build it was made for. What is
+	# installed already stays, such as the smaller build without CUDA: make VENV=$$VIRTUAL_ENV test
+	$(BIN)/python -c "import torch, torchvision" 2>/dev/null || $(BIN)/python -m pip install --quiet torch torchvision
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	$(BIN)/python -m pip install --quiet --no-deps -e benchmarks
 	touch $@
@@ -23,6 +24,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(TEST_ENV) $(BIN)/python -m pytest -n auto --dist worksteal
+
+# On every supported Python that is there, and with the oldest supported versions: unit tests, an environment for each.
+test-all:
+	scripts/test_all.sh
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -54,8 +59,13 @@ paper: $(VENV)/.ready
 	$(BENCH) run paper-own-recipes paper-sweeps paper-drones-tries paper-drones --data $(DATA) --cache $(CACHE)
 	$(BENCH) report paper -o docs/research/paper.md
 
-wheel: $(VENV)/.ready
-	$(BIN)/python -m build --wheel
+# Drawn again by the commands they show; Chromium takes the pictures of pages.
+pictures: $(VENV)/.ready
+	$(BIN)/python scripts/make_pictures.py
+
+# Wheel and sdist in dist/, checked; nothing is uploaded. It needs a clean tree.
+release: $(VENV)/.ready
+	$(BIN)/python scripts/release.py
 
 clean:
 	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

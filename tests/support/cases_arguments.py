@@ -101,7 +101,7 @@ ARGUMENTS = (
     Case("demo of a huge seed", "demo -o {bad}/demo --seed 99999999999999999999", "usage", ("'--seed'",)),
     Case(
         "huge seed of the transforms",
-        ADAPT + " --set discrepancy.seed=99999999999999999999",
+        ADAPT + " --set transform.seed=99999999999999999999",
         "ConfigError",
         ("transform.seed = 9999",),
     ),
@@ -156,7 +156,10 @@ SEARCHES = (
         ("'discrepancy.weight=range:0..2'",),
     ),
     Case(
-        "labels", TUNE + " --search stream_weight=range:0..1 --set data.evaluate=x", "ConfigError", ("data.evaluate",)
+        "labels",
+        TUNE + " --search stream_weight=range:0..1 --set data.evaluate={good}/scored",
+        "ConfigError",
+        ("data.evaluate",),
     ),
     Case(
         "search over labels",

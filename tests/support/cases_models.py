@@ -123,7 +123,7 @@ WEIGHTS = (
     Case("header of exabytes", SAFE, "ModelError", ("{bad}/w.safetensors",), write("w.safetensors", HUGE)),
     Case("other shapes", SAFE, "ModelError", ("'conv1.weight'",), _tensors(**{"conv1.weight": torch.zeros(3, 3)})),
     Case("base that is no run", ADAPT + " --base {good}/source", "ConfigError", ("{good}/source",)),
-    Case("base missing", ADAPT + " --base {bad}/none.safetensors", "ModelError", ("{bad}/none.safetensors",)),
+    Case("base missing", ADAPT + " --base {bad}/none.safetensors", "ConfigError", ("{bad}/none.safetensors",)),
     Case("base without its source network", BASE, "ModelError", ("{bad}/base",), _run_without_source),
     Case("base of other classes", ADAPT + " --base {good}/run -s {bad}/data", "ModelError", ("'cat'",), _other_classes),
     Case(

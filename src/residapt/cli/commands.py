@@ -38,4 +38,5 @@ def register() -> None:
         try:
             app.add_typer(entry.load(), name=entry.name)
         except ImportError as error:  # of another package, without which all other commands work
-            messages.print(f"note: the commands 'residapt {entry.name}' cannot be loaded: {error}.", markup=False)
+            text = f"note: the commands 'residapt {entry.name}' cannot be loaded: {error}."
+            messages.print(text, markup=False, highlight=False, soft_wrap=True)

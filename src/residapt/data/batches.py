@@ -148,7 +148,8 @@ class Batches:
             return self._with_few(Batch(source, labels, source), step)
         index = self._index(step, "target")
         images = self._fetch(self.pair.target, index, step, "target")
-        again = self._fetch(self.pair.target, index, step, "target", "view") if view else None
+        views = self.pair.target if self.pair.views is None else self.pair.views
+        again = self._fetch(views, index, step, "target", "view") if view else None
         return self._with_few(Batch(source, labels, images, view=again), step)
 
     def _with_few(self, batch: Batch, step: int) -> Batch:

@@ -125,6 +125,8 @@ class DomainPair:
     few: Labelled | None = None
     balance: Balance = "as-is"
     """How the batches of both labelled sets are drawn."""
+    views: Images | None = None
+    """What second views of target images are drawn from, where not from ``target`` once more."""
     workers: int | None = None
     """Threads that prepare batches ahead; None takes as many as are of use."""
 

@@ -37,6 +37,8 @@ class Scored:
     protocol: str
     before: float | None
     after: float | None
+    used_for_choice: bool = False
+    """Whether the network was chosen by these labels."""
 
     @property
     def gain(self) -> float | None:
@@ -56,6 +58,7 @@ def scored_sets(accuracies: list[Accuracy]) -> list[Scored]:
             protocol,
             pair["source_only"].percent if "source_only" in pair else None,
             pair["adapted"].percent if "adapted" in pair else None,
+            any(accuracy.used_for_choice for accuracy in pair.values()),
         )
         for (name, protocol), pair in found.items()
     ]
@@ -69,8 +72,9 @@ def headline(verdict: Verdict) -> tuple[str, str]:
         return "It is not clear whether adaptation helped.", "warning"
     if verdict.selected == "source":
         return "Adaptation did not help: the source network was selected.", "bad"
-    why = "because of --force" if verdict.chosen_by == "force" else "by you"
-    return f"Adaptation seems to have made it worse; the adapted network was selected {why}.", "bad"
+    if verdict.chosen_by == "user":
+        return "Judged without labels, adaptation made it worse; you have selected the adapted network.", "warning"
+    return "Adaptation seems to have made it worse; the adapted network was selected because of --force.", "bad"
 
 
 def verdict_section(data: RunData) -> Section:
@@ -108,6 +112,7 @@ def _unfinished(data: RunData) -> Html:
 def _selected(summary: RunSummary) -> Html:
     what = "the adapted network" if summary.verdict.selected == "adapted" else "the source network, unchanged"
     which = f" (checkpoint: {summary.selected})" if summary.verdict.selected == "adapted" else ""
+    which += ", as you have chosen" if summary.verdict.chosen_by == "user" else ""
     return join(
         [
             MEANING[summary.verdict.helped],
@@ -194,12 +199,17 @@ def _accuracy_table(sets: list[Scored]) -> Html:
             _percent(one.before),
             tag("strong", _percent(one.after)),
             "–" if one.gain is None else badge(signed(one.gain), _kind(one.gain, CLEAR)),
-            badge(one.protocol),
+            join(
+                [badge(one.protocol), *([" ", badge("used for the choice", "warning")] if one.used_for_choice else [])]
+            ),
             count(one.images),
         )
         for one in sets
     ]
+    used = any(one.used_for_choice for one in sets)
     caption = "Accuracy in per cent; labels were used for scoring only."
+    if used:
+        caption = "Accuracy in per cent; what the network was chosen by is no independent estimate any more."
     return table([*columns, "protocol", Column("images", True)], rows, caption=caption)
 
 

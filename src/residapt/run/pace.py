@@ -16,6 +16,7 @@ from residapt.data.domains import DomainPair, Labelled
 from residapt.evaluate.predict import evaluating
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.run.clock import Pace, StepCost
+from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
 from residapt.train import TrainConfig, Trainer
 
@@ -26,6 +27,11 @@ PROBES = (0.0, 0.95, 0.95, 0.0)
 Messages = tuple[str, ...]
 PATIENCE = 15.0
 """Seconds after which timing ends."""
+TIMED = 16
+"""Images that are timed at once."""
+TURNS = 2.0
+"""Seconds over which the frozen stages are timed. Computing their outputs cannot be made shorter on the way, so that it
+counts how much of the machine other programs take."""
 OVERHEAD = 1.15
 """Time of a step to that of its forward and backward pass: optimiser and rank selection."""
 LOOKS = 0.08
@@ -58,7 +64,8 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         alone = _cost(_trainer(setup, "source_only", source_pair(pair.source, pair.balance), source), 1.0)
     views = 0.0
     if setup.frozen is not None:
-        per_image = _quickest(partial(setup.frozen.stages, setup.frozen.images)) / len(setup.frozen.images)
+        index = torch.arange(min(TIMED, len(setup.target)))
+        per_image = _usual(partial(_frozen_outputs, setup, setup.frozen, index)) / len(index)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
     found = (alone.early, alone.late, adapt.early, adapt.late, forward, views)
     # Every process must come to the same number of steps.
@@ -200,6 +207,23 @@ def _seconds_of_prediction(trainer: Trainer) -> float:
     batch = trainer.batches.batch(0).target.to(trainer.engine.device)
     with evaluating(trainer.method):
         return _quickest(partial(trainer.method.predict, batch, "target")) / len(batch)
+
+
+def _frozen_outputs(setup: Setup, frozen: Frozen, index: Tensor) -> Tensor:
+    """What is done for each view of some images: they are decoded, changed at random and read by the stages."""
+    images = setup.target.train.fetch(index, torch.Generator().manual_seed(0))
+    found: Tensor = frozen.stages(images.to(setup.device))
+    return found
+
+
+def _usual(call: partial[Tensor]) -> float:
+    """Mean time of a call, over long enough that other programs have their turns as well."""
+    float(call().sum())  # the first one takes longer
+    begin, calls = time.monotonic(), 0
+    while not calls or time.monotonic() - begin < TURNS:
+        float(call().sum())
+        calls += 1
+    return (time.monotonic() - begin) / calls
 
 
 def _quickest(call: partial[Tensor]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from residapt.errors import DataError
 from residapt.evaluate.calibration import Calibration
@@ -228,7 +228,7 @@ def read_summary(path: Path) -> RunSummary:
     """Read a record, or say what is wrong with it."""
     if not path.exists():
         raise DataError(f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume.")
-    return RunSummary.parse(_read(path), where=str(path))
+    return _read(RunSummary, path)
 
 
 def write_choices(choices: Choices, path: Path) -> None:
@@ -239,11 +239,14 @@ def write_choices(choices: Choices, path: Path) -> None:
 
 def read_choices(path: Path) -> Choices | None:
     """Read the record, if there is one."""
-    return Choices.parse(_read(path), where=str(path)) if path.exists() else None
+    return _read(Choices, path) if path.exists() else None
 
 
-def _read(path: Path) -> Any:
+Record = TypeVar("Record", bound=Settings)
+
+
+def _read(kind: type[Record], path: Path) -> Record:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return kind.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
     except (OSError, ValueError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from None

@@ -1,0 +1,111 @@
+"""The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN]``.
+
+A real run is made first, the demonstration. Chromium takes pictures of its report; the terminal and the idea are drawn
+as SVG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from idea_picture import idea
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+DEMO = "residapt demo --seed 0 --threads 1"
+SECTIONS = {
+    "changed": "report-changed",
+    "health": "report-health",
+    "ranks": "report-ranks",
+    "overlap": "report-overlap",
+}
+WIDTH = 1100
+
+
+def make_run(place: Path) -> Path:
+    """The demonstration's run, with what it printed in ``printed.txt``."""
+    command = [sys.executable, "-m", *DEMO.split(), "--quiet"]
+    done = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
+    (place / "run-demo" / "printed.txt").write_text(done.stdout.strip() + "\n", encoding="utf-8")
+    return place / "run-demo"
+
+
+def terminal(command: str, text: str, path: Path) -> None:
+    """What a terminal shows, as SVG without a font from elsewhere."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        console = Console(record=True, width=104, file=nowhere, force_terminal=True)
+        console.print(Text(f"$ {command}", style="bold"))
+        console.print(Text(text.strip()), soft_wrap=False)
+        svg = console.export_svg(title="residapt", theme=MONOKAI, unique_id="residapt")
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    path.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
+
+
+def small(path: Path) -> None:
+    """Few colours: a page has no more."""
+    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def photograph(run: Path) -> None:
+    """The report as one sees it first, and its sections."""
+    with sync_playwright() as start:
+        chromium = start.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = chromium.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
+        page.goto((run / "report.html").absolute().as_uri())
+        page.wait_for_timeout(1500)
+        _shot(page, "report", full_page=False)
+        for section, name in SECTIONS.items():
+            element = page.locator(f"section#{section}")
+            if element.count():
+                element.scroll_into_view_if_needed()
+                page.wait_for_timeout(300)
+                box = element.bounding_box()
+                element.screenshot(path=IMAGES / f"{name}.png", animations="disabled")
+                if box and box["height"] > 900:
+                    image = Image.open(IMAGES / f"{name}.png")
+                    image.crop((0, 0, image.width, 900)).save(IMAGES / f"{name}.png")
+                small(IMAGES / f"{name}.png")
+        chromium.close()
+
+
+def _shot(page: Any, name: str, **options: Any) -> None:
+    page.screenshot(path=IMAGES / f"{name}.png", animations="disabled", **options)
+    small(IMAGES / f"{name}.png")
+
+
+def main() -> None:
+    """Make all pictures."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--run", type=Path, help="A run that was made this way before; made now if left out.")
+    given = options.parse_args()
+    IMAGES.mkdir(exist_ok=True)
+    (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as place:
+        run = given.run or make_run(Path(place))
+        terminal(DEMO, (run / "printed.txt").read_text(encoding="utf-8"), IMAGES / "run.svg")
+        doctor = [sys.executable, "-m", "residapt", "doctor"]
+        printed = subprocess.run(
+            doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}
+        )
+        terminal("residapt doctor", printed.stdout, IMAGES / "doctor.svg")
+        photograph(run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The README's table of results, from committed records: ``python scripts/results_table.py`` writes it again.
+
+``proving-ground.jsonl`` gives a row for each pair, ``demo-default.jsonl`` the row of the demonstration; ``--add RUN``
+adds a run of ``residapt demo --threads 1`` to the latter. Nothing is typed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+from collections import defaultdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- results: made by scripts/results_table.py -->", "<!-- end of results -->"
+PAGE = "docs/research/proving-ground.md"
+GROUND = "python -m residapt_bench.proving_ground list"
+HEAD = ("| shift | source network | adapted | change |", "|---|---|---|---|")
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    """The records of a file; none if nobody has made them."""
+    file = RECORDS / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def row(what: str, pairs: list[tuple[float, float]]) -> str:
+    """Means over the seeds."""
+    before, after = (statistics.mean(column) for column in zip(*pairs, strict=True))
+    seeds = f"{len(pairs)} seeds" if len(pairs) > 1 else "1 seed"
+    return f"| {what} ({seeds}) | {before:.1f} | **{after:.1f}** | {after - before:+.1f} |"
+
+
+def demonstration() -> list[str]:
+    """Printed to handwritten digits, by ``residapt demo``: the network that was selected."""
+    pairs = [(record["source"], record["selected"]) for record in records("demo-default")]
+    return [row("printed → handwritten digits: `residapt demo`", pairs)] if pairs else []
+
+
+def demo_record(run: Path) -> dict[str, Any]:
+    """The record of a demonstration's run directory."""
+    from residapt.config import load_config
+    from residapt.storage.summary import read_summary
+
+    summary = read_summary(run / "summary.json")
+    seed = load_config(run / "config.toml").seed
+    found = {one.stage: one for one in summary.accuracies}
+    before, after = found["source_only"].percent, found["adapted"].percent
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {
+        "command": f"residapt demo --seed {seed} --threads 1",
+        "seed": seed,
+        "source": before,
+        "adapted": after,
+        "selected": after if summary.verdict.selected == "adapted" else before,
+        "helped": summary.verdict.helped,
+        "images": found["adapted"].images,
+        "protocol": found["adapted"].protocol,
+        "environment": {
+            "residapt": summary.version,
+            "torch": metadata.version("torch"),
+            "python": platform.python_version(),
+            "commit": commit.stdout.strip(),
+        },
+    }
+
+
+def proving_ground() -> list[str]:
+    """Each pair of the proving ground with the default recipe: what a user is handed, the guard's choice."""
+    found = defaultdict(list)
+    for record in records("proving-ground"):
+        if record["run"]["recipe"] == "default" and record["metric"] == "accuracy":
+            found[record["run"]["pair"]].append((record["source"], record["selected"]))
+    return [row(pair, found[pair]) for pair in sorted(found)]
+
+
+def results() -> str:
+    """The table with what makes it."""
+    ground = proving_ground()
+    lines = [*HEAD, *demonstration(), *ground]
+    if ground:
+        lines += [
+            "",
+            f"Rows without a command: pairs of the [proving ground]({PAGE}), adapted with the defaults (`{GROUND}`).",
+        ]
+    return "\n".join(lines)
+
+
+def with_results(text: str) -> str:
+    """The README with the table of now."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{results()}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> None:
+    """Add a record if one is given; write the table."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--add", type=Path, help="Run directory of residapt demo.")
+    if (run := options.parse_args().add) is not None:
+        with (RECORDS / "demo-default.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(demo_record(run)) + "\n")
+    readme = ROOT / "README.md"
+    readme.write_text(with_results(readme.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

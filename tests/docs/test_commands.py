@@ -1,0 +1,143 @@
+"""Every command of README and guide runs as it is written there, with fewer steps, on folders as a reader has them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from PIL import Image
+
+import residapt
+from residapt.cli.app import app
+from residapt.cli.commands import register
+from residapt.models import LeNet
+from support.cli import invoke
+
+ROOT = Path(__file__).parents[2]
+PAGES = {page.name: page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))}
+QUICK = "--set pretrain.steps=8 --set pretrain.allow_chance=true --steps 3 --device cpu"
+ELSEWHERE = {
+    "residapt --install-completion": "tests/cli/test_machines.py: the script that it installs",
+    "--jobs 4": "tests/tune",
+    "--engine ray": "tests/parallel",
+}
+"""Commands that other tests run: these are only parsed here."""
+
+
+def commands(page: Path) -> list[str]:
+    """The lines that start with residapt, without their remarks; lines that end with a backslash are joined."""
+    blocks = re.findall(r"```(?:sh|console)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = (line for block in blocks for line in block.replace("\\\n", " ").splitlines())
+    plain = (re.sub(r"\s+#.*", "", line).strip() for line in lines)
+    return [" ".join(line.split()) for line in plain if line.startswith("residapt ")]
+
+
+ALL = [
+    pytest.param(page, command, id=f"{page.name}: {command}") for page in PAGES.values() for command in commands(page)
+]
+
+
+@pytest.mark.parametrize(("page", "command"), ALL)
+def test_every_option_is_there(page: Path, command: str) -> None:
+    register()
+    words = shlex.split(command)[1:]
+    if words[0].startswith("-"):
+        return
+    group = typer.main.get_command(app)
+    found = group.commands[words[0]]  # type: ignore[attr-defined]
+    found.make_parser(found.make_context(words[0], [], resilient_parsing=True)).parse_args(words[1:])
+
+
+@pytest.fixture(scope="module")
+def desk(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the pages name."""
+    place = tmp_path_factory.mktemp("desk")
+    for name, kind in {"photos": "printed", "new_site": "written", "labelled": "scored", "images": "scored"}.items():
+        shutil.copytree(digits / kind, place / name)
+    copies = {"printed": "printed", "handwritten": "written", "held-out": "scored"}
+    for name, kind in copies.items():
+        shutil.copytree(digits / kind, place / "run-demo-images" / name)
+    first = sorted((place / "new_site").rglob("*.png"))
+    rows = [f"{file.relative_to(place / 'new_site')},digit {number % 10}" for number, file in enumerate(first[:10])]
+    (place / "few.csv").write_text("\n".join(["path,class", *rows]) + "\n", encoding="utf-8")
+    Image.open(first[0]).convert("RGB").save(place / "photo.jpg")
+    out = ["-o", str(place / "run-1"), *QUICK.split(), "--force"]
+    code, text = invoke("adapt", "-s", str(place / "photos"), "-t", str(place / "new_site"), *out)
+    assert code == 0, text
+    return place
+
+
+@pytest.fixture
+def there(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, with the finished runs that a page takes for granted."""
+    monkeypatch.chdir(desk)
+    for name in ("run", "run-2", "run-3", "run-demo"):
+        shutil.rmtree(desk / name, ignore_errors=True)
+        shutil.copytree("run-1", name)
+    return desk
+
+
+def shortened(command: str) -> list[str]:
+    """The words of a command that takes seconds; its outputs are removed, as a reader has none of them."""
+    words = shlex.split(command)[1:]
+    if "-o" in words:
+        out = Path(words[words.index("-o") + 1])
+        shutil.rmtree(out, ignore_errors=True) if out.is_dir() else out.unlink(missing_ok=True)
+    if "drone" in words:
+        words[words.index("drone")] = "digit 3"
+    if words[0] == "adapt" and "--resume" not in words:
+        words += QUICK.split()
+        named = [place for place, word in enumerate(words) if word.startswith("timm:")]
+        for place in named:
+            timm = pytest.importorskip("timm")
+            assert timm.is_model(words[place].removeprefix("timm:"))
+            words[place] = "timm:test_resnet"  # a small one in place of a large one
+            words += ["--weights", "none", "--image-size", "32"]
+    if words[0] == "tune":
+        if "--trials" in words:
+            words[words.index("--trials") + 1] = "1" if "-o" in words else "2"
+        if "-o" in words:
+            words += QUICK.removesuffix(" --device cpu").split()
+    return words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if commands(page)])
+def test_the_commands_of_a_page_run_in_their_order(name: str, there: Path) -> None:
+    for command in commands(PAGES[name]):
+        if command == "residapt demo":  # tests/test_demo.py
+            continue
+        if any(part in command for part in ELSEWHERE):
+            continue
+        words = shortened(command)
+        if words[0] == "tune":
+            pytest.importorskip("optuna")
+        code, text = invoke(*words)
+        assert code == 0, f"{command}\n{text}"
+
+
+@pytest.mark.slow
+def test_the_ten_lines_of_the_readme(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGES["README.md"].read_text(encoding="utf-8"), flags=re.DOTALL)
+    adapt, pushed = residapt.adapt, []
+    settings = {"steps": 2, "verbose": False, "pretrain.steps": 4, "pretrain.allow_chance": True, "device": "cpu"}
+    monkeypatch.setattr(residapt, "adapt", lambda model, **given: adapt(model, **given, **settings), raising=False)
+    monkeypatch.setattr(residapt.AdaptedRun, "push_to_hub", lambda self, name: pushed.append(name))
+    shutil.rmtree("run")
+    images, labels = torch.rand(60, 1, 28, 28), torch.arange(60) % 10
+    data = torch.utils.data.TensorDataset(images, labels)
+    names = {
+        "model": LeNet(),
+        "source_loader": torch.utils.data.DataLoader(data, batch_size=20),
+        "target_loader": torch.utils.data.DataLoader(data, batch_size=20),
+        "images": images,
+    }
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["logits"].shape == (60, 10)
+    torch.testing.assert_close(names["net"](images), names["logits"])
+    assert pushed == ["me/camera-7"]
