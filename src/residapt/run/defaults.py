@@ -23,8 +23,6 @@ EVALUATIONS = 5
 """Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
-STEPS_BETWEEN = 10
-"""Fewest steps between two evaluations of a kind."""
 LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 VIEWS_PATIENCE = 1.5
@@ -105,10 +103,10 @@ def by_steps(config: Config, given: Config) -> Config:
         config,
         group="train",
         log_every=max(1, min(50, steps // 40)),
-        evaluate_every=max(1, min(steps, STEPS_BETWEEN), steps // EVALUATIONS),
+        evaluate_every=max(1, steps // EVALUATIONS),
         checkpoint_every=max(1, steps // 10),
     )
-    config = fill(config, group="health", checks=max(1, min(HEALTH_CHECKS, steps // STEPS_BETWEEN)))
+    config = fill(config, group="health", checks=HEALTH_CHECKS)
     config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
