@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_vali
 from residapt.data.config import Balance, ViewsConfig
 from residapt.errors import ConfigError
 from residapt.methods.config import MethodConfig
+from residapt.methods.names import SOURCE_FREE
 from residapt.methods.recipes import RECIPES, recipe_settings
 from residapt.settings import LARGEST, Seed, Settings, merged
 from residapt.train.config import HealthConfig, TrainConfig
@@ -52,6 +53,9 @@ class ModelConfig(Settings):
     weights of timm:, torchvision: and hf: networks; ``none`` starts from random weights."""
     base: str | None = None
     """Run directory, or weights file, of a network already trained on the source; it is not trained again."""
+    adapters: str | None = None
+    """Folder with adapters of the base (freeze = "base"): training starts from the nearest, chosen without labels, the
+    base run's own among them; ``none`` starts anew."""
     bottleneck: int | None = Field(None, ge=1, le=LARGEST)
     """Width of a bottleneck layer before a new classifier; the domain classifier then reads its output."""
     standardise: bool = False
@@ -181,6 +185,8 @@ class Config(Settings):
         """The settings of the recipe under the given ones, those of the method gathered into their group."""
         if not isinstance(values, Mapping):
             return values
+        if values.get("method") in SOURCE_FREE:
+            values = {"recipe": "source-free", **values}
         named = (values.get(name, cls.model_fields[name].default) for name in ("recipe", "method"))
         recipe, method_name = (name if isinstance(name, str) else "" for name in named)
         given = merged(recipe_settings(recipe, method_name), values)
@@ -217,6 +223,11 @@ class Config(Settings):
     def with_frozen(self, names: tuple[str, ...]) -> Config:
         """The configuration with these modules frozen."""
         return self.with_group("transform", freeze=names).model_copy(update={"freeze": names})
+
+    @property
+    def wants_source_free(self) -> bool:
+        """Whether there is a trained network and no source folder, and no method is set: then one that needs none."""
+        return self.data.source is None and self.model.base is not None and "method" not in self.model_fields_set
 
     def is_set(self, group: str, name: str) -> bool:
         """Whether a setting of a group was given, by the user or by the recipe."""

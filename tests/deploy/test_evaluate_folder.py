@@ -123,3 +123,18 @@ def test_stamp_says_whether_images_were_seen(run: RunDirectory, labelled: Path, 
     shutil.copy(labelled / "dog" / "2.png", tmp_path / "target" / "copy.png")
     assert evaluate_folder(load_run(run.path), labelled).protocol == "transductive"
     assert evaluate_folder(load_run(run.model), labelled).protocol == "unknown"
+
+
+def test_a_list_is_scored_as_its_folders_are(run: RunDirectory, tmp_path: Path, draw: Draw) -> None:
+    folder, lines = tmp_path / "labelled", ["path,class"]
+    for number in range(6):
+        name = CLASSES[number % 2]
+        draw(folder / name / f"{number}.png", number)
+        lines.append(f"labelled/{name}/{number}.png,{name}")
+    (folder / CLASSES[0] / "broken.png").write_bytes(b"no image")
+    lines.append(f"labelled/{CLASSES[0]}/broken.png,{CLASSES[0]}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    deployed = load_run(run.path)
+    found, expected = (evaluate_folder(deployed, place) for place in (tmp_path / "labels.csv", folder))
+    assert list(found.unreadable) == [f"labelled/{CLASSES[0]}/broken.png"]
+    assert found.model_copy(update={"unreadable": expected.unreadable}) == expected

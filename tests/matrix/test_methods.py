@@ -20,7 +20,18 @@ from residapt.train import Callback, GroupConfig, Method, TrainConfig, Trainer
 from residapt.transform import ResidualTransform, TransformConfig
 
 KINDS = ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "grouped", "attention"]
-every_case = pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in method_names() for kind in KINDS])
+OWN_PARAMETERS = ("norm_statistics", "bias_only", "last_layer", "separate", "shot", "lora", "dora")
+"""Methods without transforms, to which the kind of layer makes no difference."""
+NEEDS_NORM = "norm_affine"
+every_case = pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for name in method_names()
+        for kind in (KINDS if name not in OWN_PARAMETERS else ["conv2d"])
+        if name != NEEDS_NORM
+    ],
+)
 
 
 class Case:

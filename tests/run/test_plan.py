@@ -40,6 +40,19 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(digits: Path, tmp_pa
     assert str(tmp_path / "run") in text.splitlines()[-1]
 
 
+def test_a_list_makes_the_plan_that_its_folders_make(digits: Path, tmp_path: Path) -> None:
+    printed = digits / "printed"
+    lines = [f"{path},{path.parent.name}" for path in sorted(printed.rglob("*.png"), reverse=True)]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    texts = []
+    for source in (printed, tmp_path / "labels.csv"):
+        code, text = invoke("adapt", "-s", str(source), "-t", str(digits / "written"), *QUICK, "--dry-run")
+        assert code == 0, text
+        texts.append([line for line in text.splitlines() if not re.search(r"about \d", line)])
+    assert texts[0] == texts[1]
+    assert any("200 images of 10 classes" in line for line in texts[0])
+
+
 def test_a_dry_run_refuses_what_a_run_refuses(digits: Path, tmp_path: Path) -> None:
     (tmp_path / "used").write_text("")
     for wrong in (("-t", "nowhere"), ("-o", str(tmp_path)), ("--resume", str(tmp_path))):

@@ -65,6 +65,10 @@ def adapt(
     base: Annotated[
         Path | None, _option("--base", help="Run or weights already trained on the source.", panel=NETWORK)
     ] = None,
+    adapters: Annotated[
+        Path | None,
+        _option("--adapters", help="Adapters of the base; training starts from the nearest one.", panel=NETWORK),
+    ] = None,
     layers: Annotated[
         str | None,
         _option("--layers", help="Layers to transform: name patterns, separated by commas.", panel=NETWORK),
@@ -120,6 +124,7 @@ def adapt(
     """Adapt a network to unlabelled images of a new place, camera or season."""
     from residapt.config import load_config
     from residapt.errors import ConfigError
+    from residapt.methods.names import SOURCE_FREE
     from residapt.run.checks import check_settings
     from residapt.run.scan import scan_places
     from residapt.trust import refuse_code
@@ -135,6 +140,7 @@ def adapt(
         "model.spec": model,
         "model.weights": weights,
         "model.base": base,
+        "model.adapters": adapters,
         "transform.include": _patterns(layers),
         "freeze": freeze,
         "method": method,
@@ -156,6 +162,8 @@ def adapt(
     if out is None and not dry_run:
         raise ConfigError("no output is given. Name a new folder for the result with -o.")
     settings = load_config(config, changes or (), options=options)
+    if settings.wants_source_free:
+        settings = load_config(config, changes or (), options={**options, "method": SOURCE_FREE[0]})
     # A spec that was typed is the user's own word; one in a file may be anybody's.
     trusted = trust_code or typed_spec(model, changes or ())
     refuse_code(settings.model.spec, where="the configuration", trust_code=trusted)

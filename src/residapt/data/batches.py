@@ -121,7 +121,8 @@ class Batches:
         source, labels = self._labelled(step, "source", self.pair.source)
         index = self._index(step, "target")
         target = self._fetch(self.pair.target, index, step, "target")
-        again = self._fetch(self.pair.target, index, step, "target", "view") if view else None
+        views = self.pair.target if self.pair.views is None else self.pair.views
+        again = self._fetch(views, index, step, "target", "view") if view else None
         if self.pair.few is None:
             return Batch(source, labels, target, view=again)
         return Batch(source, labels, target, *self._labelled(step, "few", self.pair.few), view=again)

@@ -118,6 +118,8 @@ class DomainPair:
     few: Labelled | None = None
     balance: Balance = "as-is"
     """How the batches of both labelled sets are drawn."""
+    views: Images | None = None
+    """What second views of target images are drawn from, where not from ``target`` once more."""
 
     def __post_init__(self) -> None:
         if isinstance(self.target, Labelled):

@@ -13,6 +13,8 @@ from residapt.distributed import Engine
 from residapt.methods.baselines import training_pair
 from residapt.methods.config import MethodConfig
 from residapt.methods.registry import build_method
+from residapt.methods.start import start_from
+from residapt.streams import TwoStream
 from residapt.train import Callback, Method, TrainConfig, Trainer
 
 
@@ -32,14 +34,18 @@ def make_trainer(
     callbacks: Iterable[Callback] = (),
     engine: Engine | None = None,
     target_labels: Labelled | None = None,
+    start: TwoStream | None = None,
 ) -> Trainer:
     """A trainer for the named method, ready to run; ``network`` is trained in place.
 
-    ``target_labels`` reach the oracle alone; every other method is trained without them.
+    ``target_labels`` reach the oracle alone; every other method is trained without them. ``start`` is an adapter on the
+    same network that the target stream starts from.
     """
     engine = engine or Engine()
     network = network.to(engine.device)
     built = build_method(name, network, method, example=example_of(pair.source.images).to(engine.device))
+    if start is not None:
+        start_from(built.streams, start)
     return Trainer(built, training_pair(built, pair, target_labels), train, callbacks=callbacks, engine=engine)
 
 

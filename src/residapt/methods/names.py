@@ -66,11 +66,20 @@ SHARED = (
 )
 """All of them. ``discrepancy.layer`` says what they read; the originals of ``mmd``, ``mk_mmd`` and ``coral`` read a
 layer before the classifier."""
+OWN_PARAMETERS = ("norm_statistics", "norm_affine", "bias_only", "last_layer", "separate")
+LOW_RANK = ("lora", "dora")
+TARGET_PARTS = (*OWN_PARAMETERS, *LOW_RANK)
+"""Methods with the losses of RPT that differ in what the target has for itself."""
+SOURCE_FREE = ("source_free", "shot")
+"""Methods that read no source images."""
 FILES = {
     "adda": ("adda",),
     "baselines": ("source_only", "target_only", "fine_tune", "pooled"),
     "dsn": ("dsn",),
+    "low_rank": LOW_RANK,
     "rpt": ("rpt", "rpt_fixed"),
+    "source_free": SOURCE_FREE,
+    "target_parts": OWN_PARAMETERS,
     "two_stream": ("two_stream",),
 }
 """The methods that have a file of their own, by its name."""

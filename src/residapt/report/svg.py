@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 400, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 30, 48
 LEGEND = 24
 """Height of a row of the legend."""
-COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2")
+COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#ff7f0e", "#17becf", "#bcbd22", "#7f7f7f")
 SCALES: dict[str, Callable[[float], float]] = {"linear": float, "log": math.log10, "log1p": math.log1p}
 
 

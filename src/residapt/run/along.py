@@ -44,12 +44,13 @@ class ScoresAlong(Callback):
         select: str = "last",
         evaluation: Evaluation | None = None,
         metrics: MetricsFile | None = None,
+        has_source: bool = True,
         images: int = SAMPLE,
         during: During = unnoticed,
     ) -> None:
         self.held_out = part_of(held_out, subset(len(held_out.images), images, seed=0))
         self.target = Part(target, subset(len(target), images, seed=0))
-        self.during = during
+        self.during, self.has_source = during, has_source
         self.every, self.select, self.metrics = every, select, metrics
         self.evaluation = evaluation and _part(evaluation, images)
         self.best: tuple[float, int, Method] | None = None
@@ -118,7 +119,7 @@ class ScoresAlong(Callback):
         if self.metrics is None:
             return
         self.metrics.write("scores", step=step, values=values)
-        shown = {"source, held out": 100.0 * values["source_accuracy"]}
+        shown = {"source, held out": 100.0 * values["source_accuracy"]} if self.has_source else {}
         if self.evaluation is not None:
             shown[self.evaluation.name] = accuracy(method, replace(self.evaluation, stream=stream))
         self.metrics.write("accuracy", step=step, values=shown)

@@ -14,6 +14,7 @@ from torch import nn
 
 from residapt.config import Config, from_dotted
 from residapt.errors import ConfigError
+from residapt.methods.names import SOURCE_FREE
 from residapt.run.judge import Finished, finish, write_adapter
 from residapt.run.outputs import with_outputs
 from residapt.run.prepare import prepare
@@ -109,7 +110,7 @@ class AdaptedRun:
 def adapt(
     model: nn.Module | str,
     *,
-    source: Any,
+    source: Any = None,
     target: Any,
     target_labels: Any = None,
     evaluate: Any = None,
@@ -134,7 +135,7 @@ def adapt(
             is trained on the source first if it is hardly better than guessing there. A spec
             ``package.module:factory`` runs that code.
         source: Labelled images: a folder of class folders, a DataLoader, a data set of (image, label) or dictionary
-            rows, or (images, labels).
+            rows, or (images, labels). None adapts a network that is trained already from target images alone.
         target: Unlabelled images: a folder of images, or any of the above; labels beside the images are not read.
         target_labels: Labelled target images: whatever ``source`` can be, or a CSV file of paths and classes. All
             methods but ``source_only`` learn from them as well.
@@ -178,6 +179,9 @@ def adapt(
     given = (
         _recorded(out, method, steps, config, settings) if resume else _config(model, method, steps, config, settings)
     )
+    trained = isinstance(model, nn.Module) or given.model.base is not None
+    if source is None and given.data.source is None and trained and "method" not in given.model_fields_set:
+        given = _config(model, SOURCE_FREE[0], steps, config, settings)
     request = Request(
         config=given,
         source=source,

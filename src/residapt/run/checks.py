@@ -22,8 +22,10 @@ def check_places(config: Config, given: frozenset[str] = frozenset()) -> None:
     """Refuse folders and files that are missing; ``given`` names the data that are objects instead."""
     for name in ("source", "target"):
         place = getattr(config.data, name)
-        if place is None and name not in given:
-            raise ConfigError(f"no {name} is given. Name its folder with -{name[0]}, or data.{name} in a file.")
+        if place is None and name not in given and not (name == "source" and config.model.base is not None):
+            raise ConfigError(
+                f"no {name} is given. Name its folder with -{name[0]}, or data.{name} in a file{_free(name)}."
+            )
     for name in ("source", "target", "evaluate"):
         place = None if name in given else getattr(config.data, name)
         if place is not None and not _exists(place):
@@ -38,6 +40,13 @@ def check_places(config: Config, given: frozenset[str] = frozenset()) -> None:
         raise ConfigError(f"model.weights: file '{weights}' does not exist. Check the path, or give none.")
     if base is not None and not _exists(base):
         raise ConfigError(f"model.base: '{base}' does not exist. Give a run directory, or a file of weights.")
+    adapters = config.model.adapters
+    if adapters not in (None, "none") and not Path(adapters).is_dir():
+        raise ConfigError(f"model.adapters: folder '{adapters}' does not exist. Check the path, or give none.")
+
+
+def _free(name: str) -> str:
+    return "; with --base, a network that is trained already, none is needed" if name == "source" else ""
 
 
 def check_output(path: Path) -> None:

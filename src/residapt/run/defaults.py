@@ -79,18 +79,23 @@ def _views(config: Config, given: Config, facts: Facts) -> Config:
     """How samples are changed at random, and how fast the network learns from them, by what they are."""
     fill = partial(_fill, given=given)
     photographs = facts.size >= PHOTOGRAPH and facts.channels == 3
-    if photographs and config.data.augment:
-        config = fill(config, group="consistency", view="drawn")  # another crop says more than a turn by some degrees
     if config.recipe != "default":
-        return config
-    if not photographs:
-        config = fill(config, group="augment", strength="mixed")
-        config = fill(config, group="consistency", view="strong")
+        if photographs and config.data.augment:  # another crop says more than a turn by some degrees
+            config = fill(config, group="consistency", view="drawn")
+        return _without_photographs(config, given) if config.recipe == "source-free" and not photographs else config
+    config = fill(config, group="augment", strength="mixed")
+    config = fill(config, group="consistency", view="strong")
     # A network that has learned the source and nothing else is trained on as quickly here as it was there.
     general = photographs and facts.pretrained
     rate = GroupConfig(lr=1e-4 if general else 5e-4)
     config = fill(config, group="train", network=rate, transform=rate)
     return fill(config, group="train", head=10.0) if general else config
+
+
+def _without_photographs(config: Config, given: Config) -> Config:
+    """What suits small images, series and features where there is no source: they learn fast."""
+    config = _fill(config, given=given, group="consistency", view="strong")
+    return _fill(config, given=given, group="train", transform=GroupConfig(lr=1e-3))
 
 
 def by_steps(config: Config, given: Config) -> Config:

@@ -21,8 +21,10 @@ from residapt.run.outputs import remove_outputs
 from residapt.run.pictures import changed_predictions, project, unusual_images
 from residapt.run.request import Setup
 from residapt.run.scoring import LabelScores, Stage, score_labelled
+from residapt.run.source_free import SCORED
 from residapt.run.stages import Adapted
 from residapt.storage import base_hashes, save_pretrained
+from residapt.storage.adapter import has_adapter
 from residapt.storage.model_file import write_model
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import LayerRanks, RunSummary, Verdict, write_summary
@@ -68,7 +70,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
     with setup.during("scoring", "computing the final scores"):
         before, after = evidence_of(setup, source, adapted.method)
         verdict = _judge(setup, before, after)
-        temperatures = _temperatures(before, after)
+        temperatures = _temperatures(setup, before, after)
         scored = score_labelled(setup, source, adapted.method, temperatures)
         summary = _summary(setup, adapted, before, after, verdict, scored)
     finished = Finished(summary, adapted.method, source, setup)
@@ -88,10 +90,15 @@ def evidence_of(setup: Setup, source: nn.Module, method: Method) -> tuple[Eviden
     return before, after
 
 
-def _temperatures(before: Evidence, after: Evidence) -> dict[Stage, float]:
+def _temperatures(setup: Setup, before: Evidence, after: Evidence) -> dict[Stage, float]:
     """Fitted on held-out source images, since the target's labels are for scoring only."""
     stages: tuple[tuple[Stage, Evidence], ...] = (("source_only", before), ("adapted", after))
-    return {stage: fit_temperature(seen.source_logits, seen.source_labels) for stage, seen in stages}
+    return {stage: _temperature(setup, seen) for stage, seen in stages}
+
+
+def _temperature(setup: Setup, seen: Evidence) -> float:
+    """1, which changes nothing, where there are no source images to fit it to."""
+    return 1.0 if setup.source_free else fit_temperature(seen.source_logits, seen.source_labels)
 
 
 def _judge(setup: Setup, before: Evidence, after: Evidence) -> Verdict:
@@ -115,13 +122,16 @@ def _summary(
     verdict: Verdict,
     scored: LabelScores,
 ) -> RunSummary:
-    names = tuple(name for name in SCORES if name != "devn" or setup.config.select == name)
+    known = SCORED if setup.source_free else tuple(SCORES)
+    names = tuple(name for name in known if name != "devn" or setup.config.select == name)
     first, second = scores_of(before, names), scores_of(after, names)
     old, new = before.target_logits, after.target_logits
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
-    unusual_count = int(beyond_source(after).sum())
+    unusual_count = 0 if setup.source_free else int(beyond_source(after).sum())
     unusual = unusualness(after).argsort(descending=True, stable=True)[:unusual_count]
     notes = list(adapted.notes)
+    if setup.source_free:
+        notes.append("no source images were given: scores and guard have only the target images to go by.")
     if len(setup.sample) < len(setup.target):
         notes.append(f"scores and changes were found on {len(setup.sample)} of {len(setup.target)} target images.")
     return RunSummary(
@@ -132,7 +142,7 @@ def _summary(
         input=setup.input,
         seconds=setup.stopwatch.rounded(),
         steps=setup.steps,
-        source_images=len(setup.pair.source.images) + len(setup.held_out.images),
+        source_images=0 if setup.source_free else len(setup.pair.source.images) + len(setup.held_out.images),
         target_images=len(setup.target),
         labelled_images=len(setup.labelled),
         verdict=verdict,
@@ -148,7 +158,7 @@ def _summary(
         notes=notes,
         selected=adapted.selected,
         frozen=setup.kept,
-        temperature=fit_temperature(after.source_logits, after.source_labels),
+        temperature=None if setup.source_free else _temperature(setup, after),
         calibrations=scored.calibrations,
         unusual=unusual_images(unusual, new, setup.target, setup.sample, setup.classes, setup.input),
         unusual_count=unusual_count,
@@ -187,6 +197,8 @@ def _frequencies(setup: Setup, before: Tensor, after: Tensor, method: Method) ->
     count = len(setup.classes)
     shares = {name: torch.bincount(values, minlength=count).double() / len(values) for name, values in named.items()}
     found = {name: values.tolist() for name, values in shares.items()}
+    if setup.source_free:
+        found["source"] = list(setup.metadata.frequencies or [1.0 / count] * count)
     if "prior" in (known := method.record()):
         found["target_assumed"] = known["prior"]["target"]
     return found
@@ -204,7 +216,7 @@ def _write_networks(finished: Finished, run: RunDirectory) -> None:
         shutil.rmtree(run.rejected, ignore_errors=True)
         model, adapter = run.model, run.adapter
     write_model(finished.adapted(), model, setup.metadata)
-    if type(finished.method.streams) is TwoStream:
+    if has_adapter(finished.method.streams) and (setup.frozen is None or type(finished.streams) is TwoStream):
         write_adapter(finished, adapter, overwrite=True)
 
 
@@ -233,7 +245,7 @@ def write_adapter(finished: Finished, folder: Path, *, overwrite: bool) -> None:
         finished.streams,
         folder,
         metadata=setup.metadata,
-        base="included" if setup.config.method_config.train_source else "reference",
+        base="reference" if finished.method.streams.fixed else "included",
         original=base_hashes(finished.whole_source),
         overwrite=overwrite,
     )

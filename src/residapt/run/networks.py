@@ -16,7 +16,7 @@ from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
 from residapt.storage.metadata import AdapterMetadata, from_properties
@@ -49,13 +49,23 @@ def with_base(config: Config) -> Config:
         said = _metadata_in(_base_file(base))
         model = model.model_copy(update={"standardise": said is not None and said.standardise})
     if not base.is_dir():
-        return config.model_copy(update={"model": model})
+        return _as_the_file_says(config.model_copy(update={"model": model}), _metadata_in(base))
     other = load_config(RunDirectory.open(base).config)
     if "spec" not in model.model_fields_set:
         model = model.model_copy(update={name: getattr(other.model, name) for name in ("spec", "bottleneck")})
     if "image_size" not in data.model_fields_set:
         data = data.model_copy(update={"image_size": other.data.image_size, "channels": other.data.channels})
     return config.model_copy(update={"model": model, "data": data})
+
+
+def _as_the_file_says(config: Config, said: AdapterMetadata | None) -> Config:
+    """The network and the image size that a file of residapt names, where they are not set."""
+    if said is None or said.model is None or "spec" in config.model.model_fields_set:
+        return config
+    config = config.with_group("model", spec=said.model, bottleneck=said.bottleneck)
+    if said.input is None or "image_size" in config.data.model_fields_set:
+        return config
+    return config.with_group("data", image_size=said.input.size, channels=said.input.channels)
 
 
 def form_of(config: Config, module: nn.Module | None) -> InputSpec:
@@ -136,7 +146,7 @@ def count_outputs(module: nn.Module, example: Tensor) -> int:
 def accuracy_of(module: nn.Module, data: Labelled, device: torch.device) -> float:
     """Share of correct predictions of a plain network, in per cent."""
     with evaluating(module):
-        logits = logits_of(lambda x: logits_in(module(x)), data.images, batch_size=64, device=device)
+        logits = predict_logits(lambda x: logits_in(module(x)), data.images, batch_size=64, device=device)
     return 100.0 * float((logits.argmax(1) == data.labels).double().mean())
 
 
@@ -163,6 +173,11 @@ def _load_base(module: nn.Module, base: Path, classes: Sequence[str]) -> None:
             f"base '{file}' was trained on other classes: it has '{odd[0]}' where the source has '{odd[1]}'. "
             "Start from it with --weights instead, which trains the source network."
         )
+
+
+def base_metadata(config: Config) -> AdapterMetadata | None:
+    """What the base's file says about itself, if residapt wrote it."""
+    return None if config.model.base is None else _metadata_in(_base_file(Path(config.model.base)))
 
 
 def _base_file(base: Path) -> Path:

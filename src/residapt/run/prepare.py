@@ -10,7 +10,7 @@ from residapt.config import Config
 from residapt.data.decoded import CacheConfig
 from residapt.data.domains import DomainPair, Labelled
 from residapt.data.folders import LabelledFiles
-from residapt.data.labelled_target import check_unchanged, open_few, records_of, with_few
+from residapt.data.labelled_target import check_unchanged, label_records_of, open_few, with_few
 from residapt.data.sources import OpenImages, OpenLabelled, Reading, open_evaluation, open_source, open_target
 from residapt.data.split import Part, part_of, stratified_split
 from residapt.distributed import Engine
@@ -24,6 +24,7 @@ from residapt.run.defaults import Facts, complete
 from residapt.run.networks import (
     Network,
     accuracy_of,
+    base_metadata,
     build_network,
     count_outputs,
     form_of,
@@ -33,6 +34,14 @@ from residapt.run.networks import (
 from residapt.run.request import DATA, Request, Setup, check_request
 from residapt.run.scan import Scanned, scan
 from residapt.run.scoring import doubtful_data, evaluation_set, unlabelled
+from residapt.run.source_free import (
+    class_names,
+    find_evaluation,
+    is_source_free,
+    source_free_config,
+    stand_in,
+    with_frequencies,
+)
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.run_directory import RunDirectory
 from residapt.train.progress import phase
@@ -51,47 +60,78 @@ class _Data:
     scored: OpenLabelled | None
     few: OpenLabelled | None
     """Labelled target images."""
+    source_free: bool = False
+    """Whether the source is the target with the base's predictions."""
+    remarks: tuple[str, ...] = ()
 
     @property
     def opened(self) -> dict[str, OpenImages]:
         """All sets of images by name."""
         others = {"labelled": self.few, "evaluate": self.scored}
-        found = {"source": self.source.images, "target": self.target}
+        found = {"target": self.target} if self.source_free else {"source": self.source.images, "target": self.target}
         return found | {name: data.images for name, data in others.items() if data is not None}
 
     @property
     def notes(self) -> tuple[str, ...]:
         others = [data.images.notes for data in (self.scored, self.few) if data]
-        return (*self.source.images.notes, *self.target.notes, *(note for notes in others for note in notes))
+        own = () if self.source_free else self.source.images.notes
+        return (*self.remarks, *own, *self.target.notes, *(note for notes in others for note in notes))
 
 
 def prepare(request: Request) -> Setup:
     """Everything a run needs, or an error that says what is wrong with what was given."""
     config = with_base(request.config)
-    check_request(request, config)
+    free = is_source_free(config, request.data("source"), request.model)
+    config = source_free_config(config) if free else config
+    check_request(request, config, source_free=free)
     stopwatch, clock = Stopwatch(), RunClock(config.minutes)
     with stopwatch.part("reading"):
-        setup, facts = _read(request, config)
+        setup, facts = _read(request, config, free)
     setup = replace(setup, stopwatch=stopwatch, clock=clock)
     with setup.during("planning", "measuring how long things take"):
-        return complete(setup, config, facts)
+        return complete(setup, setup.config, facts)
 
 
-def _read(request: Request, config: Config) -> tuple[Setup, Facts]:
+def _read(request: Request, config: Config, free: bool) -> tuple[Setup, Facts]:
     engine = Engine(config.device, config.precision)
-    form = form_of(config, request.model)
+    said = base_metadata(config) if free else None
+    form = form_of(config, request.model) if said is None or said.input is None else said.input
     reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
     given = request.scanned or scan(*(request.data(name) for name in DATA))
+    if free:
+        config, notes = with_frequencies(config, said)
+        network, data = _without_source(request, config, form, given, reading, engine)
+        data = replace(data, remarks=notes)
+    else:
+        network, data = _with_source(request, config, form, given, reading)
+    setup, facts = _assemble(request, config, engine, network, form, data)
+    if request.resume and request.out is not None:
+        check_unchanged(setup.labelled, RunDirectory(request.out).labelled)
+    return setup, facts
+
+
+def _with_source(
+    request: Request, config: Config, form: InputSpec, given: Scanned, reading: Reading
+) -> tuple[Network, _Data]:
     folders = isinstance(given.source, LabelledFiles)
     source = None if folders else open_source(given.source, reading, request.classes)
     network = _network(request, config, form, source.classes if source else given.source.classes)
     with phase("reading and checking the images", request.console):
         source = source or open_source(given.source, reading)
-        data = _open(given, reading, source)
-    setup, facts = _assemble(request, config, engine, network, form, data)
-    if request.resume and request.out is not None:
-        check_unchanged(setup.labelled, RunDirectory(request.out).labelled)
-    return setup, facts
+        return network, _open(given, reading, source, open_target(given.target, reading, given.target_files))
+
+
+def _without_source(
+    request: Request, config: Config, form: InputSpec, given: Scanned, reading: Reading, engine: Engine
+) -> tuple[Network, _Data]:
+    classes = class_names(config, request.classes, request.model)
+    given = given._replace(evaluate=find_evaluation(given.evaluate, classes))
+    network = _network(request, config, form, classes)
+    with phase("reading and checking the images", request.console):
+        target = open_target(given.target, reading, given.target_files)
+        _check_network(network, example_of(target.plain), classes)
+        source = stand_in(target, network.module, classes, engine.device)
+        return network, replace(_open(given, reading, source, target), source_free=True)
 
 
 def _network(request: Request, config: Config, form: InputSpec, classes: tuple[str, ...]) -> Network:
@@ -100,13 +140,13 @@ def _network(request: Request, config: Config, form: InputSpec, classes: tuple[s
     return build_network(config, form, classes)
 
 
-def _open(given: Scanned, reading: Reading, source: OpenLabelled) -> _Data:
+def _open(given: Scanned, reading: Reading, source: OpenLabelled, target: OpenImages) -> _Data:
     scored = few = None
     if given.evaluate is not None:
         scored = open_evaluation(given.evaluate, reading, source.classes)
     if given.labelled is not None:
         few = open_few(given.labelled, given.target, reading, source.classes)
-    return _Data(source, open_target(given.target, reading, given.target_files), scored, few)
+    return _Data(source, target, scored, few)
 
 
 def _assemble(
@@ -123,8 +163,13 @@ def _assemble(
     train_source, notes = _needs_training(request, network, held_out, engine)
     check_positive(config.data.positive, data.source.classes)
     evaluation, more = evaluation_set(
-        request.data("evaluate"), data.scored, source=data.source, target=data.target, labelled=data.few
+        request.data("evaluate"),
+        data.scored,
+        source=None if data.source_free else data.source,
+        target=data.target,
+        labelled=data.few,
     )
+    doubtful = () if data.source_free else doubtful_data(data.source, data.target)
     rest, also = unlabelled(data.target, data.few)
     shape = _input(form, example)
     setup = Setup(
@@ -140,15 +185,16 @@ def _assemble(
         opened=data.opened,
         sample=rest[subset(len(rest), config.data.score_images, seed=0)],
         unlabelled=rest,
-        labelled=records_of(data.few),
+        labelled=label_records_of(data.few),
         evaluation=evaluation,
         engine=engine,
         console=request.console,
         callbacks=tuple(request.callbacks),
-        notes=(*data.notes, *doubtful_data(data.source, data.target), *notes, *more, *also),
+        notes=(*data.notes, *doubtful, *notes, *more, *also),
         tensorboard=request.tensorboard,
         keep_checkpoints=request.keep_checkpoints,
         resume=request.resume,
+        source_free=data.source_free,
         outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )
     return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
@@ -180,7 +226,7 @@ def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:
     if len(shape) == 3:
         return
     method = config.method_config
-    chosen = config.recipe == "default"  # which takes changes that suit the data
+    chosen = config.recipe in ("default", "source-free")  # which takes changes that suit the data
     if method.consistency.weight > 0 and method.consistency.view == "changed" and not chosen:
         raise ConfigError(
             f"consistency.weight = {method.consistency.weight:g} (recipe '{config.recipe}') changes images at random, "
@@ -226,6 +272,15 @@ def _input(form: InputSpec, example: Tensor) -> InputSpec:
     return InputSpec(size=size, channels=channels, mean=(0.0,), std=(1.0,), interpolation=form.interpolation)
 
 
+def _source_frequencies(config: Config, data: _Data) -> tuple[float, ...] | None:
+    """How frequent each class is in the source; without its images as the base's file had it."""
+    if data.source_free:
+        said = base_metadata(config)
+        return None if said is None else said.frequencies
+    counts = data.source.labels.bincount(minlength=len(data.source.classes)).double()
+    return tuple(round(share, 6) for share in (counts / counts.sum()).tolist())
+
+
 def _metadata(request: Request, config: Config, data: _Data, shape: InputSpec) -> AdapterMetadata:
     own = request.model is not None
     return AdapterMetadata(
@@ -234,5 +289,6 @@ def _metadata(request: Request, config: Config, data: _Data, shape: InputSpec) -
         model=None if own else config.model.spec,
         bottleneck=None if own else config.model.bottleneck,
         standardise=config.model.standardise,
+        frequencies=_source_frequencies(config, data),
         input=shape if data.source.images.raw and data.target.raw else None,
     )

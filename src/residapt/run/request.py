@@ -37,7 +37,7 @@ from residapt.trust import refuse_code
 
 DATA = ("source", "target", "target_labels", "evaluate")
 """Data of a run: a folder, which belongs to the configuration, or an object, which belongs to the request."""
-FILES = ("weights", "base")
+FILES = ("weights", "base", "adapters")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +96,13 @@ class Request:
         return own if own is not None else getattr(self.config.data, name)
 
 
-def check_request(request: Request, config: Config) -> None:
+def check_request(request: Request, config: Config, *, source_free: bool = False) -> None:
     """Refuse unknown names, missing parts and places that cannot be used."""
     if request.model is None:  # first of all: what else a file says does not matter then
         where = f"run '{request.out}'" if request.resume else "the configuration or base run"
         refuse_code(config.model.spec, where=where, trust_code=request.trust_code)
     given = frozenset(name for name in DATA if getattr(request, name) is not None)
+    given |= {"source"} if source_free else set()
     check_settings(config, given, None if request.resume else request.out)
     if request.tensorboard:
         check_tensorboard()
@@ -147,6 +148,10 @@ class Setup:
     """First stages that have been cut off from ``network``."""
     kept: FrozenPart = field(default_factory=FrozenPart)
     """What of the network stays as it is, and why."""
+    source_free: bool = False
+    """Whether target images with the base's predictions stand in for source images, which are not there."""
+    start: TwoStream | None = None
+    """The adapter that the target stream starts from."""
     outputs: Path | None = None
     """Folder for the outputs of frozen stages; None keeps them in a temporary one."""
     notes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import nn
 
 from residapt.config import load_config, write_config
-from residapt.data.labelled_target import write_records
+from residapt.data.labelled_target import write_label_records
 from residapt.errors import TrainingError
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.rounds import Round, in_rounds
@@ -28,6 +28,7 @@ from residapt.run.resume import resumable
 from residapt.run.select import best_checkpoint
 from residapt.run.size import size_line
 from residapt.run.time_limit import adaptation_limit, source_limit
+from residapt.run.warm_start import nearest_adapter
 from residapt.storage.atomic import atomic_file
 from residapt.storage.checkpoint import steps_in
 from residapt.storage.model_file import write_model
@@ -42,7 +43,7 @@ from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile, recorded_lines
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
-from residapt.train.unreadable import Unreadable
+from residapt.train.unreadable import UnreadableNotes
 
 CHECKS = 20
 """Most evaluations on the held-out source images while the source network is trained."""
@@ -119,7 +120,7 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:
-        write_records(setup.labelled, run.labelled)
+        write_label_records(setup.labelled, run.labelled)
     write_choices(Choices(frozen=setup.kept, notes=setup.notes), run.choices)
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
@@ -141,7 +142,7 @@ def _source_stage(setup: Setup, run: RunDirectory | None) -> nn.Module:
     if run is not None and setup.engine.is_main and not (setup.resume and run.source.exists()):
         metadata = setup.metadata.model_copy(update={"method": "source_only"})
         write_model(setup.whole(network), run.source, metadata)
-    if setup.train_source or setup.config.model.base is not None:
+    if setup.train_source or (setup.config.model.base is not None and not setup.source_free):
         with setup.checking("evaluating on held-out source images"):
             _refuse_chance(setup, network)
     return network
@@ -221,6 +222,7 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
         select=config.select,
         evaluation=setup.evaluation,
         metrics=metrics,
+        has_source=not setup.source_free,
         images=config.health.samples,
         during=setup.checking,
     )
@@ -247,6 +249,7 @@ def _round_trainer(setup: Setup, source: nn.Module, turn: Round, callbacks: Iter
         train=turn.train,
         callbacks=callbacks,
         engine=setup.engine,
+        start=setup.start,
     )
 
 
@@ -258,6 +261,11 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
 
 def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
+    start, told = nearest_adapter(setup, source)
+    for note in told:
+        setup.say(f"note: {note}")
+    setup.warnings.extend(told)
+    setup = replace(setup, start=start)
     last: Adapting | None = None
 
     def adapt(turn: Round) -> Method:
@@ -317,7 +325,7 @@ def _listeners(setup: Setup, run: RunDirectory | None, stage: str) -> list[Callb
     if not setup.engine.is_main:
         return []
     titles = {"source": "training the source network", "adapt": f"adapting ({setup.config.method})"}
-    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), Unreadable(setup.pair)]
+    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), UnreadableNotes(setup.pair)]
     if run is not None:
         listeners.append(MetricsFile(run.metrics, stage=stage))
         if setup.tensorboard:

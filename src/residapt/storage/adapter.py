@@ -33,6 +33,7 @@ from residapt.storage.hub import CARD, CONFIG, WEIGHTS, adapter_folder
 from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.model_card import model_card
 from residapt.streams.norm import batch_norms
+from residapt.streams.peft_streams import PeftStreams
 from residapt.streams.two_stream import TwoStream
 from residapt.transform import build_transform
 
@@ -69,7 +70,7 @@ def save_pretrained(
         >>> load(network, "camera-7").ranks() == streams.ranks()
         True
     """
-    if type(streams) is not TwoStream:
+    if not has_adapter(streams):
         raise ModelError(
             f"{type(streams).__name__} keeps whole target weights instead of transforms, so it has no adapter. "
             "Save the merged network: streams.merge_and_unload()."
@@ -85,6 +86,7 @@ def save_pretrained(
         base=base,
         weights_sha256=hashlib.sha256(blob).hexdigest(),
         transform=streams.config,
+        low_rank=streams.low_rank if isinstance(streams, PeftStreams) else None,
         layers=tuple(_describe_layer(streams, name) for name in streams.layers),
         tensors=records,
     )
@@ -141,7 +143,7 @@ def load_one(model: nn.Module, path: Path, shared: nn.Module | None = None) -> T
         standardised(body)
     # Built with ranks 0, since the starting factors would be replaced.
     trained = [parameter for parameter in body.parameters() if parameter.requires_grad]
-    streams = TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
+    streams = _empty_streams(body, config)
     for parameter in trained:  # shared with the given model, which frozen stages must not change
         parameter.requires_grad_(True)
     streams.config = config.transform
@@ -150,6 +152,12 @@ def load_one(model: nn.Module, path: Path, shared: nn.Module | None = None) -> T
     if unknown := sorted(set(tensors) - used):
         raise ModelError(f"{what}: unexpected tensor '{unknown[0]}': adapter_config.json lists no layer for it.")
     return streams.eval()
+
+
+def _empty_streams(body: nn.Module, config: AdapterConfig) -> TwoStream:
+    if config.low_rank is not None:
+        return PeftStreams(body, config.transform, config.low_rank)
+    return TwoStream(body, config.transform.model_copy(update={"left_rank": 0, "right_rank": 0, "ranks": {}}))
 
 
 def _read_tensors(file: Path, config: AdapterConfig) -> dict[str, Tensor]:
@@ -236,8 +244,15 @@ def _load_own(streams: TwoStream, tensors: Mapping[str, Tensor], what: str) -> s
     return {f"target.{name}" for name in named}
 
 
+def has_adapter(streams: TwoStream) -> bool:
+    """Whether what the target stream has for itself can be a file of its own."""
+    return type(streams) in (TwoStream, PeftStreams)
+
+
 def own_tensors(streams: TwoStream) -> dict[str, Tensor]:
     """Batch-norm statistics and parameters that the target stream has for itself."""
+    if isinstance(streams, PeftStreams):
+        return {**streams.statistics.named(), **streams.additions()}
     return {**streams.statistics.named(), **streams.target_parameters.named()}
 
 

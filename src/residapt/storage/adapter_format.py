@@ -15,6 +15,7 @@ from residapt.settings import Settings
 from residapt.storage.base_network import TensorRecord
 from residapt.storage.hub import CONFIG
 from residapt.storage.metadata import AdapterMetadata
+from residapt.streams.peft_streams import LowRankConfig
 from residapt.transform import ResidualTransform, TransformConfig, VectorTransform
 
 FORMAT = "residapt-adapter"
@@ -76,6 +77,8 @@ class AdapterConfig(AdapterMetadata):
     """SHA-256 of adapter_model.safetensors."""
     transform: TransformConfig
     """Settings of the transforms."""
+    low_rank: LowRankConfig | None = None
+    """What peft adds instead of transforms."""
     layers: tuple[LayerRecord, ...]
     """Transformed layers, in order."""
     tensors: dict[str, TensorRecord]

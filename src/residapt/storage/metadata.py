@@ -35,6 +35,8 @@ class AdapterMetadata(Settings):
     """Whether the network standardises each image by itself before anything else."""
     input: InputSpec | None = None
     """Input of the network; None when it was adapted on tensors."""
+    frequencies: tuple[float, ...] | None = None
+    """Share of each class among the source images."""
     version: str = Field(default_factory=_version)
     """The version of residapt that wrote it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class TargetParameters(nn.Module):
         return {name: self.get_parameter(key) for key, name in self._names.items()}
 
     @torch.no_grad()
-    def copy_from(self, tensors: dict[str, Tensor]) -> None:
+    def copy_from(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over values by the names they have in the model."""
         for name, own in self.named().items():
             own.copy_(tensors[name])

@@ -71,6 +71,9 @@ class TwoStream(nn.Module):
         trainable parameters: 175 of 175 (100.0 %), of these 108 in the transforms
     """
 
+    reads_any_format: bool = True
+    """Whether weights may lie in memory with their channels last."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -261,7 +264,7 @@ class TwoStream(nn.Module):
         if not self.training and (rest := self.eval_model()) is not self:
             return rest.outputs(x, *args, stream=stream, inner=inner, **kwargs)
         with ExitStack() as stack:
-            caught = stack.enter_context(catch_outputs(self.model, self._wanted(inner)))
+            caught = stack.enter_context(catch_outputs(self.stream_network(stream), self._wanted(inner)))
             stack.enter_context(checkpointed_blocks(self.model, self.checkpointing))
             if stream == "source":
                 if self.fixed:
@@ -271,6 +274,10 @@ class TwoStream(nn.Module):
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
         return self._collect(logits_of(result, self.model), caught, inner)
+
+    def stream_network(self, stream: str) -> nn.Module:
+        """The module that is called for a stream: for both the network, with other weights for the target."""
+        return self.model
 
     def _wanted(self, inner: tuple[str, ...]) -> tuple[str, ...]:
         return (*inner, *([self.config.features] if self.config.features else []))

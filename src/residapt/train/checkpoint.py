@@ -19,7 +19,7 @@ from residapt.storage.checkpoint import (
     remove_folder,
     remove_leftovers,
     steps_in,
-    write_folder,
+    write_checkpoint_folder,
 )
 from residapt.train.callbacks import Callback, CallbackState
 from residapt.train.length import Length
@@ -80,7 +80,7 @@ def save_checkpoint(trainer: Trainer, directory: Path, *, keep: bool = False) ->
     folder = folder_of(directory, trainer.step)
     try:
         remove_leftovers(directory)
-        write_folder(folder, *_contents(trainer))
+        write_checkpoint_folder(folder, *_contents(trainer))
         _remove_others(directory, trainer.step, keep=keep)
     except OSError as error:
         reason = error.strerror or str(error)

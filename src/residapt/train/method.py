@@ -55,6 +55,7 @@ class Method(Predictor, ABC):
         """Parameters by group: ``network``, ``transform``, and ``adversary`` for all that is thrown away later."""
         network, transform = list(self.streams.model.parameters()), self.streams.target_only_parameters()
         known = {id(parameter) for parameter in (*network, *transform)}
+        network = [] if self.streams.fixed else network
         others = [parameter for parameter in self.own_parameters() if id(parameter) not in known]
         return {"network": network, "transform": transform, "adversary": others}
 

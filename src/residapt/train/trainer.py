@@ -62,7 +62,8 @@ class Trainer:
         self.engine = engine or Engine()
         self.config = config
         self.method = method.to(self.engine.device)
-        self.format = torch.channels_last if config.channels_last and _works_on_images(method) else None
+        channels_last = config.channels_last and method.streams.reads_any_format and _works_on_images(method)
+        self.format = torch.channels_last if channels_last else None
         if self.format is not None:
             method.to(memory_format=self.format)
         self.batches = Batches(
