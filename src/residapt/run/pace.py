@@ -38,8 +38,10 @@ LOOKS = 0.08
 """Share of the time for training in which scores and health are computed."""
 IN_THE_END = 0.05
 """Share of the time allowed for final scoring, files and report."""
-REPORT = 5.0
-"""Seconds for files and report, at least."""
+REPORT = 4.0
+"""Seconds for scores, files and report on a machine with nothing else to do, besides predictions."""
+BUSIEST = 8.0
+"""Most times longer that these are expected to take on a busy machine."""
 SOURCE_SHARE = 0.4
 """Share of the time for training that the source network may take."""
 FEWEST_STEPS = 20
@@ -53,7 +55,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
 
     This also finds out whether the method works with the network at all.
     """
-    config = setup.config
+    config, begin, computed = setup.config, time.monotonic(), time.process_time()
     pair = setup.pair if setup.frozen is None else _stand_in(setup.pair, setup.frozen.example)
     trainer = _trainer(setup, config.method, pair, config.train)
     change = config.method_config.consistency.start if config.method_config.consistency.weight > 0 else 1.0
@@ -67,10 +69,12 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         index = torch.arange(min(TIMED, len(setup.target)))
         per_image = _usual(partial(_frozen_outputs, setup, setup.frozen, index)) / len(index)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
-    found = (alone.early, alone.late, adapt.early, adapt.late, forward, views)
+    busy = (time.monotonic() - begin) / max(time.process_time() - computed, 1e-9)
+    busy = min(max(busy, 1.0), BUSIEST)
+    found = (alone.early, alone.late, adapt.early, adapt.late, forward, views, busy)
     # Every process must come to the same number of steps.
     mean = list(setup.engine.average_values({str(i): value for i, value in enumerate(found)}).values())
-    return Pace(StepCost(mean[0], mean[1]), StepCost(mean[2], mean[3], change), mean[4], mean[5])
+    return Pace(StepCost(mean[0], mean[1]), StepCost(mean[2], mean[3], change), *mean[4:])
 
 
 def limit_steps(config: Config, wanted: Mapping[str, int], pace: Pace, seconds: float) -> tuple[Config, Messages]:
@@ -118,7 +122,7 @@ def seconds_in_the_end(setup: Setup, pace: Pace) -> float:
     """Time of scoring both networks, and of the report."""
     scored = 0 if setup.evaluation is None else len(setup.evaluation.data.images)
     images = 2 * (len(setup.held_out_seen.images) + len(setup.sample) + scored)
-    return REPORT + images * pace.forward
+    return REPORT * pace.busy + images * pace.forward
 
 
 def images_in_the_end(setup: Setup, pace: Pace) -> int:

@@ -65,7 +65,7 @@ class _Data:
     """Labelled target images."""
     source_free: bool = False
     """Whether the source is the target with the base's predictions."""
-    remarks: tuple[str, ...] = ()
+    extra_notes: tuple[str, ...] = ()
 
     @property
     def opened(self) -> dict[str, OpenImages]:
@@ -78,7 +78,7 @@ class _Data:
     def notes(self) -> tuple[str, ...]:
         others = [data.images.notes for data in (self.scored, self.few) if data]
         own = () if self.source_free else self.source.images.notes
-        return (*self.remarks, *own, *self.target.notes, *(note for notes in others for note in notes))
+        return (*self.extra_notes, *own, *self.target.notes, *(note for notes in others for note in notes))
 
 
 def prepare(request: Request) -> Setup:
@@ -104,7 +104,7 @@ def _read(request: Request, config: Config, free: bool) -> tuple[Setup, Facts]:
     if free:
         config, notes = with_frequencies(config, said)
         network, data = _without_source(request, config, form, given, reading, engine)
-        data = replace(data, remarks=notes)
+        data = replace(data, extra_notes=notes)
     else:
         network, data = _with_source(request, config, form, given, reading)
     setup, facts = _assemble(request, config, engine, network, form, data)

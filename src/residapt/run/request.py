@@ -31,7 +31,7 @@ from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.summary import FrozenPart, TimedPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
-from residapt.train.progress import phase, tell
+from residapt.train.progress import phase, show_message
 from residapt.train.stopwatch import Stopwatch
 from residapt.train.tensorboard import check_tensorboard
 from residapt.trust import refuse_code
@@ -236,4 +236,4 @@ class Setup:
     def say(self, text: str) -> None:
         """Print to the terminal, or log if that is quiet; in one process only."""
         if self.engine.is_main:
-            tell(self.console, text)
+            show_message(self.console, text)

@@ -261,10 +261,10 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
 
 def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
-    start, told = nearest_adapter(setup, source)
-    for note in told:
+    start, about_start = nearest_adapter(setup, source)
+    for note in about_start:
         setup.say(f"note: {note}")
-    setup.warnings.extend(told)
+    setup.warnings.extend(about_start)
     setup = replace(setup, start=start)
     last: Adapting | None = None
 

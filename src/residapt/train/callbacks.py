@@ -1,4 +1,4 @@
-"""What a run tells others while it goes on."""
+"""Callbacks, which hear of what happens in a training."""
 
 from __future__ import annotations
 
