@@ -11,7 +11,6 @@ import json
 import platform
 import statistics
 import subprocess
-from collections import defaultdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
