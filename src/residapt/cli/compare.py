@@ -43,7 +43,7 @@ def compare(
         except DataError as error:  # has not finished; what is no run at all is refused
             messages.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
     if not found:
-        raise DataError(f"none of the {len(runs)} runs given has finished. Give finished runs.")
+        raise DataError(f"none of the {len(runs)} runs given has finished and can be read. Give finished runs.")
     console.print(overview(found))
     if any(run.summary.scores for run in found):
         console.print(scores(found))

@@ -39,10 +39,10 @@ def nearest_adapter(setup: Setup, source: nn.Module) -> tuple[TwoStream | None, 
     best = max(scores, key=lambda name: scores[name])
     text = ", ".join(f"{'the base' if name == 'source' else name} {value:.3f}" for name, value in scores.items())
     if best == "source":
-        told = f"training starts from the base: no adapter predicts the new images better than it (InfoMax: {text})."
-        return None, (*notes, told)
-    told = f"training starts from the adapter '{best}', the nearest to the new images (InfoMax: {text})."
-    return fitting[best], (*notes, told)
+        note = f"training starts from the base: no adapter predicts the new images better than it (InfoMax: {text})."
+        return None, (*notes, note)
+    note = f"training starts from the adapter '{best}', the nearest to the new images (InfoMax: {text})."
+    return fitting[best], (*notes, note)
 
 
 def _known(setup: Setup) -> dict[str, Path]:
