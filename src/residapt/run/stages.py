@@ -173,7 +173,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
     trainer = make_trainer(
         "source_only",
         setup.network,
-        source_pair(setup.pair.source, setup.pair.balance),
+        source_pair(setup.pair.source, setup.pair.balance, setup.pair.workers),
         method=setup.source_config,
         train=settings,
         callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],

@@ -47,10 +47,13 @@ class Checkpointer(Callback):
         """Remember what there is to go on from."""
         self.saved = step if step > 0 else -1
 
+    def reads(self, step: int) -> bool:
+        """When a checkpoint is due."""
+        return self.every > 0 and step % self.every == 0
+
     def on_settled(self, trainer: Trainer) -> None:
         """Save when it is time."""
-        step, last = trainer.step, trainer.length.steps
-        if self.every and (step % self.every == 0 or step == last):
+        if self.reads(trainer.step) or (self.every and trainer.step == trainer.length.steps):
             self._save(trainer)
 
     def on_interrupt(self, trainer: Trainer) -> None:
@@ -76,6 +79,7 @@ class Checkpointer(Callback):
 
 def save_checkpoint(trainer: Trainer, directory: Path, *, keep: bool = False) -> None:
     """Write the trainer's state; older checkpoints go only when this one is complete, and not if they are kept."""
+    trainer.settle()
     _check_finite(trainer)
     folder = folder_of(directory, trainer.step)
     try:
