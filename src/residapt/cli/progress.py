@@ -1,4 +1,4 @@
-"""Progress of commands, and what those over images share: a bar, rows on the standard output, and the list of unreadable files."""
+"""Progress of commands, and what those over images share: a bar, rows on standard output, unreadable files."""
 
 from __future__ import annotations
 
