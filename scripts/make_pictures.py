@@ -1,7 +1,7 @@
 """The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN]``.
 
-A real run is made first, from the printed to the handwritten digits that ship with the program, by the commands of the
-guide. Chromium takes pictures of its report; the terminal and the idea are drawn as SVG.
+A real run is made first, the demonstration. Chromium takes pictures of its report; the terminal and the idea are drawn
+as SVG.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from idea_picture import idea
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-FOLDERS = re.compile(r"```python\n(from pathlib.*?)```", re.DOTALL)
-ADAPT = "residapt adapt -s photos/ -t new_site/ --evaluate labelled/ -o run/"
-QUICK = "--steps 400 --set pretrain.steps=500 --seed 0"
+DEMO = "residapt demo --seed 0 --threads 1"
 SECTIONS = {
     "changed": "report-changed",
     "health": "report-health",
@@ -41,17 +39,11 @@ WIDTH = 1100
 
 
 def make_run(place: Path) -> Path:
-    """The run of the guide, with what it printed in ``printed.txt``; the report names folders with the one around."""
-    place = place / "digits"
-    place.mkdir()
-    page = (ROOT / "docs" / "guide" / "adapt.md").read_text(encoding="utf-8")
-    found = FOLDERS.search(page)
-    assert found is not None
-    subprocess.run([sys.executable, "-c", found[1]], cwd=place, check=True)
-    command = [sys.executable, "-m", *ADAPT.split(), *QUICK.split(), "--quiet"]
+    """The demonstration's run, with what it printed in ``printed.txt``."""
+    command = [sys.executable, "-m", *DEMO.split(), "--quiet"]
     done = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
-    (place / "run" / "printed.txt").write_text(done.stdout.strip() + "\n", encoding="utf-8")
-    return place / "run"
+    (place / "run-demo" / "printed.txt").write_text(done.stdout.strip() + "\n", encoding="utf-8")
+    return place / "run-demo"
 
 
 def terminal(command: str, text: str, path: Path) -> None:
@@ -106,7 +98,7 @@ def main() -> None:
     (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
         run = given.run or make_run(Path(place))
-        terminal(ADAPT, (run / "printed.txt").read_text(encoding="utf-8"), IMAGES / "adapt.svg")
+        terminal(DEMO, (run / "printed.txt").read_text(encoding="utf-8"), IMAGES / "run.svg")
         doctor = [sys.executable, "-m", "residapt", "doctor"]
         printed = subprocess.run(
             doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}

@@ -6,7 +6,7 @@ import torch
 
 from residapt.data.domains import Images
 from residapt.evaluate.evidence import Evidence
-from residapt.evaluate.predict import Evaluation, evaluating, logits_of
+from residapt.evaluate.predict import Evaluation, evaluating, predict_logits
 from residapt.evaluate.scores import score
 from residapt.train import Method
 from residapt.train.curve import Curve
@@ -28,7 +28,7 @@ class ScoreCurve(Curve):
         if self.target is None:
             return found
         with evaluating(method):
-            logits = logits_of(method.predict, self.target, device=torch.device("cpu"))
+            logits = predict_logits(method.predict, self.target, device=torch.device("cpu"))
         if not logits.isfinite().all():
             return found
         unread = (

@@ -18,12 +18,12 @@ from residapt.data.labelled_files import check_labels
 from residapt.data.labelled_target import (
     NAME,
     check_unchanged,
+    label_records_of,
     open_few,
-    read_records,
-    records_of,
+    read_label_records,
     same_images,
     with_few,
-    write_records,
+    write_label_records,
 )
 from residapt.data.labels_csv import read_label_file
 from residapt.data.sources import Reading, open_target
@@ -234,14 +234,14 @@ def test_a_label_file_needs_a_target_folder(target: Path, tmp_path: Path) -> Non
 def test_the_record_of_a_run(target: Path, tmp_path: Path) -> None:
     """Written and read; a change of class, of content, and of the list is told."""
     opened = open_few(few_csv(tmp_path, "1.png,cat", "2.png,dog", '"deep/5, ""b"".png",dog'), target, READING, CLASSES)
-    records, path = records_of(opened), tmp_path / "labelled.csv"
-    assert read_records(path) == records_of(None) == ()
-    write_records(records, path)
-    assert read_records(path) == records
+    records, path = label_records_of(opened), tmp_path / "labelled.csv"
+    assert read_label_records(path) == label_records_of(None) == ()
+    write_label_records(records, path)
+    assert read_label_records(path) == records
     check_unchanged(records[::-1], path)
 
     def again(*rows: str) -> None:
-        check_unchanged(records_of(open_few(few_csv(tmp_path, *rows), target, READING, CLASSES)), path)
+        check_unchanged(label_records_of(open_few(few_csv(tmp_path, *rows), target, READING, CLASSES)), path)
 
     rest = '"deep/5, ""b"".png",dog'
     with pytest.raises(DataError, match=r"\b3\b.*\b2\b.*'2\.png'"):
@@ -256,4 +256,4 @@ def test_the_record_of_a_run(target: Path, tmp_path: Path) -> None:
     for content in ("", "a,b\n", "path,class,bytes,sha256\n1.png,cat,many,ab\n", "path,class,bytes,sha256\n1\n"):
         path.write_text(content)
         with pytest.raises(DataError, match="cannot be read"):
-            read_records(path)
+            read_label_records(path)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from residapt.data.decode import decode_image
-from residapt.deploy import DeployedModel, Prediction, Unreadable, load_run, predict_folder, write_predictions
+from residapt.deploy import DeployedModel, Prediction, UnreadableImage, load_run, predict_folder, write_predictions
 from residapt.deploy import images as batching
 from residapt.errors import ConfigError, DataError
 from residapt.storage.run_directory import RunDirectory
@@ -71,7 +71,7 @@ def test_unreadable_images_are_listed_and_the_others_predicted(deployed: Deploye
     (folder / "broken.jpg").write_bytes((folder / "a.jpg").read_bytes()[:300])
     (folder / "empty.png").touch()
     rows = list(predict_folder(deployed, folder, batch_size=3))
-    bad = {row.path: row.reason for row in rows if isinstance(row, Unreadable)}
+    bad = {row.path: row.reason for row in rows if isinstance(row, UnreadableImage)}
     assert list(bad) == ["broken.jpg", "empty.png"]
     assert bad["empty.png"] == "it is empty"
     assert sum(isinstance(row, Prediction) for row in rows) == 5

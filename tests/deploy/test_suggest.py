@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import residapt
-from residapt.data.labelled_target import LabelRecord, write_records
+from residapt.data.labelled_target import LabelRecord, write_label_records
 from residapt.data.labels_csv import read_label_file
 from residapt.data.same_files import mark_of
 from residapt.errors import ConfigError, DataError
@@ -49,10 +49,10 @@ def test_a_list_to_fill_in_is_written(finished: RunDirectory, tmp_path: Path, mo
 def test_images_that_have_labels_are_left_out(finished: RunDirectory, tmp_path: Path) -> None:
     files = sorted((tmp_path / "target").rglob("*.png"))
     records = [LabelRecord(file.name, "cat", mark_of(file)) for file in files[:9]]
-    write_records(tuple(records), finished.labelled)
+    write_label_records(tuple(records), finished.labelled)
     found = residapt.suggest(finished.path, 50)
     assert {one.path for one in found} == {file.relative_to(tmp_path / "target").as_posix() for file in files[9:]}
-    write_records(tuple(LabelRecord(file.name, "cat", mark_of(file)) for file in files), finished.labelled)
+    write_label_records(tuple(LabelRecord(file.name, "cat", mark_of(file)) for file in files), finished.labelled)
     with pytest.raises(ConfigError):
         residapt.suggest(finished.path, 50)
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from residapt.data.domains import Labelled
-from residapt.evaluate.predict import Evaluation, accuracy, evaluating, logits_of
+from residapt.evaluate.predict import Evaluation, accuracy, evaluating, predict_logits
 from residapt.methods import build_method
 from residapt.train import TrainConfig, Trainer
 from residapt.train.curve import Curve
@@ -36,7 +36,7 @@ def test_streams_are_scored_apart(nets: Callable[..., Any], pairs: Callable[...,
 def test_predictions_are_in_order_whatever_the_batch_size(pairs: Callable[..., Any]) -> None:
     images = pairs((6,)).source.images
     for size in (1, 5, 100):
-        found = logits_of(lambda x: x, images, batch_size=size, device=torch.device("cpu"))
+        found = predict_logits(lambda x: x, images, batch_size=size, device=torch.device("cpu"))
         torch.testing.assert_close(found, images.images.float())
 
 

@@ -13,9 +13,8 @@ from torch import Tensor
 from residapt.errors import DataError
 from residapt.losses.adversarial import DomainLogits, domain_loss, flipped_loss, uniform_loss
 from residapt.losses.classification import weighted_cross_entropy
-from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, rbf_mmd
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_rbf_mmd, rbf_mmd
 from residapt.losses.multilinear import entropy_weights
-from residapt.methods.discrepancy.moments import median_rbf_mmd
 
 DISTANCES = {"linear": linear_mmd, "gaussian": gaussian_mmd, "rbf": rbf_mmd, "coral": coral}
 repeats = st.lists(st.integers(0, 3), min_size=5, max_size=5).filter(lambda counts: sum(counts) >= 2)

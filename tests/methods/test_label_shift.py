@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
-from residapt.methods.extras.label_shift import bbse, class_weights, confusion_matrix, floored, smooth
+from residapt.methods.extras.label_shift import bbse, class_weights, floored, smooth
 
 # p(prediction or x | y): column j is class j. In hundredths: a population is a whole number of samples.
 CONDITIONAL = [[80, 10, 20], [10, 70, 20], [10, 20, 60]]
@@ -41,12 +42,10 @@ def on_simplex(prior: Tensor, smallest: float = 0.0) -> bool:
     return bool((prior >= smallest - 1e-12).all()) and abs(prior.sum().item() - 1) < 1e-9
 
 
-def test_the_confusion_matrix_counts_predictions_by_label() -> None:
-    predictions, labels = torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 1, 1])
-    expected = [[0.25, 0.0, 0.0], [0.25, 0.25, 0.0], [0.0, 0.25, 0.0]]
-    assert confusion_matrix(predictions, labels, 3).tolist() == expected
-    one_hot = torch.nn.functional.one_hot(predictions, 3).float()
-    assert confusion_matrix(one_hot, labels, 3).tolist() == expected
+def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """How often each class (columns) is predicted as each (rows); predictions are class numbers, or probabilities."""
+    rows = predictions if predictions.ndim == 2 else functional.one_hot(predictions, classes)
+    return rows.double().T @ functional.one_hot(labels, classes).double() / len(labels)
 
 
 def test_bbse_recovers_the_prior_of_a_whole_population() -> None:
@@ -169,8 +168,6 @@ def test_what_cannot_be_used_is_refused() -> None:
         class_weights(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]))
     with pytest.raises(DataError, match="target prior"):
         class_weights(torch.ones(2), torch.ones(3))
-    with pytest.raises(DataError, match=r"\b2\b.*\b1\b"):
-        confusion_matrix(torch.tensor([0, 1]), torch.tensor([0]), 2)
     with pytest.raises(ConfigError, match="momentum"):
         smooth(torch.ones(2), torch.ones(2), 1.5)
     with pytest.raises(DataError, match="classes"):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from residapt.deploy.load_run import build_network
+from residapt.deploy.load_run import described_network
 from residapt.errors import DataError
 from residapt.models import InputSpec, LeNet
 from residapt.models.standardise import EPSILON, is_standardised, standardise, standardised
@@ -80,8 +80,8 @@ def test_both_streams_the_merged_network_and_the_adapter_have_it(tmp_path: Path)
     loaded = load(bare, tmp_path / "adapter").eval()
     assert torch.equal(loaded(y, stream="target"), streams(y, stream="target"))
     assert not is_standardised(bare)
-    assert is_standardised(build_network(metadata, "here"))
-    assert not is_standardised(build_network(metadata.model_copy(update={"standardise": False}), "here"))
+    assert is_standardised(described_network(metadata, "here"))
+    assert not is_standardised(described_network(metadata.model_copy(update={"standardise": False}), "here"))
 
 
 def test_a_sequential_network_gets_no_further_layer() -> None:

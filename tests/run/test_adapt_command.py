@@ -14,7 +14,7 @@ from residapt.config import load_config
 from residapt.data.decode import decode_image
 from residapt.data.image_files import list_images
 from residapt.deploy import load_run
-from residapt.evaluate.predict import logits_of
+from residapt.evaluate.predict import predict_logits
 from residapt.models import build_model, load_weights
 from residapt.storage import load
 from residapt.storage.run_directory import RunDirectory
@@ -172,7 +172,7 @@ def test_images_are_seen_as_they_are_predicted(finished: Run, digits: Path) -> N
 
     opened = open_target(digits / "written", Reading(input_spec("lenet"), augment=False))
     deployed = load_run(finished.path)
-    one = logits_of(deployed.model, opened.plain, device=torch.device("cpu"))
+    one = predict_logits(deployed.model, opened.plain, device=torch.device("cpu"))
     pixels = torch.stack([decode_image(path, size=28, channels=1) for path in opened.files])
     assert torch.allclose(one, deployed.logits(pixels), atol=1e-5)
 

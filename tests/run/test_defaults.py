@@ -32,14 +32,22 @@ def test_a_network_with_weights_is_trained_gently() -> None:
     assert gentle.train.batch_size == 32
 
 
-def test_other_views_of_photographs_are_other_crops() -> None:
-    assert fill_in(config(), OFFICE).method_config.consistency.view == "drawn"
-    assert fill_in(config(recipe="plus"), OFFICE).method_config.consistency.view == "drawn"
-    assert fill_in(config(recipe="plus"), DIGITS).method_config.consistency.view == "changed"
-    assert fill_in(config(data={"augment": False}), OFFICE).method_config.consistency.view == "changed", (
-        "the data has no other views"
-    )
-    assert fill_in(config(consistency={"view": "changed"}), OFFICE).method_config.consistency.view == "changed"
+@pytest.mark.parametrize("facts", [OFFICE, DIGITS])
+def test_the_default_changes_images_strongly(facts: Facts) -> None:
+    method = fill_in(config(), facts).method_config
+    assert (method.augment.strength, method.consistency.view) == ("mixed", "strong")
+    mine = fill_in(config(augment={"strength": "weak"}, consistency={"view": "drawn"}), facts).method_config
+    assert (mine.augment.strength, mine.consistency.view) == ("weak", "drawn")
+
+
+def test_other_views_of_photographs_are_other_crops_where_the_recipe_changes_nothing() -> None:
+    for recipe in ("paper", "plus"):
+        assert fill_in(config(recipe=recipe), OFFICE).method_config.consistency.view == "drawn"
+        assert fill_in(config(recipe=recipe), DIGITS).method_config.consistency.view == "changed"
+        alone = config(recipe=recipe, data={"augment": False})
+        assert fill_in(alone, OFFICE).method_config.consistency.view == "changed", "the data has no other views"
+        mine = config(recipe=recipe, consistency={"view": "changed"})
+        assert fill_in(mine, OFFICE).method_config.consistency.view == "changed"
 
 
 def test_what_was_set_stays() -> None:

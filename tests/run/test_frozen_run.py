@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import residapt
 from residapt.config import load_config
 from residapt.models.cut_points import CutPoint
-from residapt.models.freeze import Choice
+from residapt.models.freeze import FreezeChoice
 from residapt.run import AdaptedRun, cut, defaults, outputs, stages
 from residapt.run.clock import Pace, StepCost
 from residapt.storage.run_directory import RunDirectory
@@ -152,9 +152,9 @@ def test_a_run_that_was_stopped_computes_nothing_again(tmp_path: Path, monkeypat
 def chosen(name: str) -> Any:
     """A choice that was made by the time."""
 
-    def choose(points: list[CutPoint], work: Any, *, minutes: float, pretrained: bool) -> Choice:
+    def choose(points: list[CutPoint], work: Any, *, minutes: float, pretrained: bool) -> FreezeChoice:
         point = next((one for one in points if name in one.names), None)
-        return Choice(point, "the test says so.", 2 if point else 0)
+        return FreezeChoice(point, "the test says so.", 2 if point else 0)
 
     return choose
 
@@ -212,16 +212,27 @@ def test_files_that_were_computed_already_are_not_computed_again() -> None:
         def __len__(self) -> int:
             return len(self.files)
 
-    class Made:
-        def __init__(self) -> None:
-            values = torch.arange(4.0)[:, None]
-            self.train = self.plain = residapt.data.domains.TensorImages(values)
-
+    values = residapt.data.domains.TensorImages(torch.arange(4.0)[:, None])
     files = tuple(Path(name) for name in "abcd")
     table = outputs._Table()
-    table.add(Named(files), Made())  # type: ignore[arg-type]
+    table.keep(Named(files), outputs._Outputs(values, values, values))  # type: ignore[arg-type]
     some = Named((files[2], files[0]))
     assert table.has(some)  # type: ignore[arg-type]
     index, generator = torch.tensor([0, 1]), torch.Generator()
-    assert table.of(some.plain).fetch(index, generator).flatten().tolist() == [2.0, 0.0]  # type: ignore[arg-type]
+    assert table.plain(some.plain).fetch(index, generator).flatten().tolist() == [2.0, 0.0]  # type: ignore[arg-type]
     assert not table.has(Named((files[0], Path("e"))))  # type: ignore[arg-type]
+
+
+def test_second_views_of_photographs_are_strongly_changed_and_pseudo_labels_are_of_the_others() -> None:
+    run = residapt.adapt(network(), **world(), freeze=FREEZE, **{**SETTINGS, "recipe": "default"})
+    config, pair = run.setup.config.method_config, run.setup.pair
+    assert (config.augment.strength, config.consistency.view) == ("mixed", "strong")
+    generator, index = torch.Generator().manual_seed(0), torch.zeros(400, dtype=torch.long)
+    seen = {name: images.fetch(index, generator) for name, images in (("first", pair.target), ("second", pair.views))}
+    different = {name: {tuple(row.flatten().tolist()) for row in rows} for name, rows in seen.items()}
+    assert not different["first"] & different["second"]
+    count = run.summary.frozen.views
+    assert len(different["first"]) == (count + 1) // 2
+    assert len(different["second"]) == count // 2
+    source = pair.source.images.fetch(index, generator)  # labelled images are drawn from both halves
+    assert len({tuple(row.flatten().tolist()) for row in source}) == count

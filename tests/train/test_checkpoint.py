@@ -337,7 +337,7 @@ def test_ranks_larger_than_the_layer_starts_with_are_refused(tmp_path: Path) -> 
     save_checkpoint(trainer, tmp_path)
     record, tensors = files.read_folder(files.folder_of(tmp_path, 0))
     tensors["method:streams.transforms.conv.D"] = torch.zeros(7, 6)
-    files.write_folder(files.folder_of(tmp_path, 1), record.model_copy(update={"step": 1}), tensors)
+    files.write_checkpoint_folder(files.folder_of(tmp_path, 1), record.model_copy(update={"step": 1}), tensors)
     with pytest.raises(ModelError, match=r"'conv'.*\[7, 6\].*\[6, 6\]"):
         restore_checkpoint(tiny_trainer("rpt"), tmp_path)
 

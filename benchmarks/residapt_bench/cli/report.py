@@ -135,12 +135,19 @@ def _layers(records: list[Record], view: View) -> None:
     view.show(layer_table(records))
 
 
+def _guard_of_ground(names: list[str], view: View) -> None:
+    from residapt_bench.proving_ground.grid import read_ground
+    from residapt_bench.report.guard_check import ground_outcomes, guard_totals
+
+    view.show(guard_totals(ground_outcomes([one for name in names for one in read_ground(records_path(name))])))
+
+
 def _guard(records: list[Record], view: View) -> None:
-    from residapt_bench.report.guard_check import guard_markdown, guard_table, guard_totals, judge
+    from residapt_bench.report.guard_check import guard_markdown, guard_table, guard_totals, judge, outcomes_of
 
     judged = judge(records)
     view.show(guard_markdown(judged) if view.markdown else guard_table(judged))
-    view.show(guard_totals(judged))
+    view.show(guard_totals(outcomes_of(judged)))
 
 
 def _curves(records: list[Record], view: View) -> None:
@@ -223,7 +230,11 @@ KINDS: dict[str, Callable[[list[Record], View], None]] = {
     "labels": _labels,
     "pareto": _pareto,
 }
-OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {"growth": _growth, "ground": _ground}
+OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {
+    "growth": _growth,
+    "ground": _ground,
+    "ground-guard": _guard_of_ground,
+}
 """Reports of records that are of another type."""
 WITHOUT_RECORDS: dict[str, Callable[[View], None]] = {"paper": _paper, "sheet": _sheet}
 """Reports that take no names: of all experiments of the paper, and of the drawn images themselves."""
@@ -231,7 +242,7 @@ HELP = (
     "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
     "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), "
     "networks (the rule that chooses a source network, and its choice), restarts (best of five), guard (verdicts "
-    "beside the labels), ground (of the proving ground, "
+    "beside the labels), ground and ground-guard (of the proving ground, "
     "with --out: put into a page), curves, sweeps, labels or growth (SVG); without names: paper (the tables of its "
     "page, with --out: put into it), sheet (drawn and photographed drones side by side)"
 )

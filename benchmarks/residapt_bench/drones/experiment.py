@@ -15,7 +15,7 @@ from residapt.data.domains import DomainPair, JoinedImages, Labelled, TensorImag
 from residapt.data.split import Part
 from residapt.errors import ConfigError
 from residapt.evaluate.metrics import OneAgainstRest, average_precision
-from residapt.evaluate.predict import Evaluation, evaluating, logits_of
+from residapt.evaluate.predict import Evaluation, evaluating, predict_logits
 from residapt.methods.recipes import RECIPES
 from residapt.models.input_spec import input_spec
 from residapt.models.specs import build_model
@@ -75,7 +75,9 @@ class DroneExperiment:
         labels = evaluation.data.labels
         with evaluating(method):
             device = next(method.parameters()).device
-            logits = logits_of(lambda x: method.predict(x, evaluation.stream), evaluation.data.images, device=device)
+            logits = predict_logits(
+                lambda x: method.predict(x, evaluation.stream), evaluation.data.images, device=device
+            )
         drone = CLASSES.index("drone")
         return Score(
             accuracy=round(100.0 * float((logits.argmax(1) == labels).double().mean()), 3),

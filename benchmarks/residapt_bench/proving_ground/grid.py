@@ -23,7 +23,7 @@ from torch import nn
 
 from residapt.config import Config, from_dotted, read_toml
 from residapt.data.sources import Reading, open_target
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.run.defaults import source_settings
 from residapt.run.judge import Finished, evidence_of, finish
 from residapt.run.networks import logits_in
@@ -281,7 +281,7 @@ def score(network: nn.Module, pair: ProvingPair, setup: Setup) -> float:
     images, wanted = pair.target_test
     plain = open_target(images, Reading(setup.input, augment=False)).plain
     with evaluating(network):
-        logits = logits_of(lambda x: logits_in(network(x)), plain, batch_size=64, device=setup.device)
+        logits = predict_logits(lambda x: logits_in(network(x)), plain, batch_size=64, device=setup.device)
     if pair.spec.metric == "average_precision":
         return round(100 * float(average_precision_score(wanted.numpy(), (logits[:, 1] - logits[:, 0]).numpy())), 3)
     return round(100 * float((logits.argmax(1) == wanted).double().mean()), 3)

@@ -28,7 +28,7 @@ SPECS = {
 }
 
 
-def build_network(pair: ProvingPair, seed: int) -> nn.Module:
+def pair_network(pair: ProvingPair, seed: int) -> nn.Module:
     """The network of the pair's kind; the seed decides all that no weights file does."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -182,9 +182,9 @@ class ProvingPair:
 
     def network(self, seed: int) -> nn.Module:
         """A fresh network for this pair; the deep ones with ImageNet's weights and a new classifier."""
-        from residapt_bench.proving_ground.networks import build_network
+        from residapt_bench.proving_ground.networks import pair_network
 
-        return build_network(self, seed)
+        return pair_network(self, seed)
 
 
 def tensors_checksum(tensors: dict[str, Tensor]) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import residapt
 from residapt.data.sources import Reading, open_target
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.settings import Settings
 from residapt_bench.proving_ground.library import ConfigError
 from residapt_bench.proving_ground.pair import Place, ProvingPair, random_numbers
@@ -213,4 +213,4 @@ def _right(network: nn.Module, run: residapt.AdaptedRun, images: Tensor, labels:
     """Which predictions of a plain network are right; images are read as the run reads them."""
     plain = open_target(images, Reading(run.setup.input, augment=False)).plain
     with evaluating(network):
-        return logits_of(network, plain, device=run.setup.device).argmax(1) == labels
+        return predict_logits(network, plain, device=run.setup.device).argmax(1) == labels

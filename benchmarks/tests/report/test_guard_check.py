@@ -7,7 +7,7 @@ import pytest
 from bench_support.records import digit_record
 from residapt_bench.plan import DigitSetup, SourceTraining
 from residapt_bench.record import Record
-from residapt_bench.report.guard_check import guard_totals, judge
+from residapt_bench.report.guard_check import Outcome, guard_totals, judge, outcomes_of, wilson
 
 NEUTRAL = {
     "source_accuracy": (0.9, 0.9),
@@ -61,7 +61,25 @@ def test_a_run_with_another_precision_has_another_source_network():
 def test_totals_count_mistakes_of_both_kinds():
     records = [record("source_only", 60.0, NEUTRAL)]
     records += [record("rpt", 40.0, WORSE), record("dann", 41.0, NEUTRAL), record("mmd", 80.0, WORSE)]
-    assert guard_totals(judge(records)) == (
-        "3 runs. Lost more than 5 points: 2, of which 1 were not rejected. Gained more than 5: 1, of which 1 were "
-        "rejected."
-    )
+    text = guard_totals(outcomes_of(judge(records)))
+    assert "lost more than 5 points: 2 runs, not rejected 1 (50.0%" in text
+    assert "gained more than 5 points: 1 runs, rejected 1 (100.0%" in text
+    assert "gained more than 10 points: 1 runs, helped said of 0 (0.0%" in text
+
+
+def test_runs_on_the_same_domains_count_as_far_as_they_are_independent():
+    """Twenty runs of two pairs, one of which is always wrong: no better known than two runs are."""
+    alike = [Outcome(pair, -9.0, None if pair == "a" else False) for pair in "ab" for _ in range(10)]
+    low, high = (f"{bound:.1%}" for bound in wilson(0.5, 2))
+    assert f"not rejected 10 (50.0%, {low} to {high}, 2 pairs of domains)" in guard_totals(alike)
+    mixed = [Outcome(f"pair {number % 10}", -9.0, None if number % 2 else False) for number in range(20)]
+    spread = [Outcome(one.group, one.change, None if number < 10 else False) for number, one in enumerate(mixed)]
+    low, high = (f"{bound:.1%}" for bound in wilson(0.5, 20))
+    assert f"{low} to {high}" in guard_totals(spread)  # each pair is wrong once and right once
+
+
+def test_wilson_is_where_the_normal_approximation_of_the_hypothesis_meets_the_share():
+    for share, count in ((0.0, 12), (0.3, 40), (1.0, 5)):
+        for bound in wilson(share, count):
+            if 0 < bound < 1:
+                assert abs(share - bound) == pytest.approx(1.96 * (bound * (1 - bound) / count) ** 0.5)

@@ -43,7 +43,7 @@ def compare(
         except DataError as error:  # has not finished; what is no run at all is refused
             messages.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
     if not found:
-        raise DataError(f"none of the {len(runs)} runs given has finished. Give finished runs.")
+        raise DataError(f"none of the {len(runs)} runs given has finished and can be read. Give finished runs.")
     console.print(overview(found))
     if any(run.summary.scores for run in found):
         console.print(scores(found))
@@ -56,7 +56,7 @@ def compare(
 
 def overview(runs: Sequence[FinishedRun]) -> Table:
     """A row for each run."""
-    from residapt.report.compare import VERDICTS, megabytes, scored_names
+    from residapt.report.compare import VERDICTS, in_megabytes, scored_names
 
     names = scored_names(runs)
     table = Table("run", "method", title="Runs")
@@ -70,7 +70,7 @@ def overview(runs: Sequence[FinishedRun]) -> Table:
         verdict = (VERDICTS[run.summary.verdict.helped][0], run.summary.verdict.selected)
         method = f"{run.summary.method} ({run.recipe})" if run.recipe else run.summary.method
         accuracies = [_change(run, key) for key in names]
-        cells = [run.name, method, *accuracies, *verdict, megabytes(run.size), f"{run.minutes:.1f}"]
+        cells = [run.name, method, *accuracies, *verdict, in_megabytes(run.size), f"{run.minutes:.1f}"]
         table.add_row(*map(escape, cells))
     return table
 

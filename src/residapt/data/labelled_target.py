@@ -124,7 +124,7 @@ class LabelRecord:
     """Its content."""
 
 
-def records_of(opened: OpenLabelled | None) -> tuple[LabelRecord, ...]:
+def label_records_of(opened: OpenLabelled | None) -> tuple[LabelRecord, ...]:
     """A record for each labelled image."""
     if opened is None:
         return ()
@@ -135,7 +135,7 @@ def records_of(opened: OpenLabelled | None) -> tuple[LabelRecord, ...]:
     )
 
 
-def write_records(records: tuple[LabelRecord, ...], path: Path) -> None:
+def write_label_records(records: tuple[LabelRecord, ...], path: Path) -> None:
     """Write the file; it can be given as a label file again once the last two columns are cut off."""
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -143,7 +143,7 @@ def write_records(records: tuple[LabelRecord, ...], path: Path) -> None:
         writer.writerows((one.path, one.label, one.mark.size, one.mark.digest) for one in records)
 
 
-def read_records(path: Path) -> tuple[LabelRecord, ...]:
+def read_label_records(path: Path) -> tuple[LabelRecord, ...]:
     """The labelled images of a run; a run without the file had none."""
     if not path.exists():
         return ()
@@ -159,7 +159,7 @@ def read_records(path: Path) -> tuple[LabelRecord, ...]:
 
 def check_unchanged(now: tuple[LabelRecord, ...], path: Path) -> None:
     """Reject to go on with other labelled images than those that a run was begun with."""
-    then = read_records(path)
+    then = read_label_records(path)
     if set(now) == set(then):
         return
     old, new = {one.path: one for one in then}, {one.path: one for one in now}

@@ -44,8 +44,9 @@ class Changes:
             return strong(batch, generator)
         chosen = _uniform(batch, (len(batch),), generator) < 0.5
         changed = batch.clone()
-        changed[chosen] = strong(batch[chosen], generator)
-        changed[~chosen] = weak(batch[~chosen], generator)
+        for which, change in ((chosen, strong), (~chosen, weak)):
+            if bool(which.any()):  # of a few samples it may be none
+                changed[which] = change(batch[which], generator)
         return changed
 
 

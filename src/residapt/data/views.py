@@ -36,10 +36,16 @@ Progress = Callable[[int, int, float], None]
 
 
 class CachedViews:
-    """Outputs of frozen stages as images: each sample of a batch is one of its views, at random."""
+    """Outputs of frozen stages as images: each sample of a batch is one of its views, at random.
 
-    def __init__(self, rows: RowFile, views: int) -> None:
-        self.rows, self.views = rows, views
+    ``chosen`` are the numbers of the views that are drawn from; all of them where nothing is given.
+    """
+
+    prefetch = True
+    """Reading them takes long enough to be done ahead."""
+
+    def __init__(self, rows: RowFile, views: int, chosen: range | None = None) -> None:
+        self.rows, self.views, self.chosen = rows, views, range(views) if chosen is None else chosen
 
     def __len__(self) -> int:
         return len(self.rows) // (1 + self.views)
@@ -48,7 +54,7 @@ class CachedViews:
         """A batch of outputs; ``generator`` selects the views."""
         if not self.views:
             return self.rows.read(index).float()
-        view = torch.randint(self.views, (len(index),), generator=generator)
+        view = self.chosen.start + torch.randint(len(self.chosen), (len(index),), generator=generator)
         return self.rows.read(index * (1 + self.views) + 1 + view).float()
 
 
@@ -80,6 +86,16 @@ class StageOutputs:
     """Where the file is that ends with this object."""
 
     @property
+    def weak(self) -> CachedViews:
+        """The first half of the views: of images with the usual random changes."""
+        return CachedViews(self.train.rows, self.train.views, range(_weak(self.train.views)))
+
+    @property
+    def strong(self) -> CachedViews:
+        """The other views: of strongly changed images, where those were asked for."""
+        return CachedViews(self.train.rows, self.train.views, range(_weak(self.train.views), self.train.views))
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the output for one image."""
         return self.plain.rows.shape
@@ -102,6 +118,11 @@ class Shrink:
         return f"Shrink({self.transform!r}, {self.size})"
 
 
+def _weak(views: int) -> int:
+    """How many views are not strongly changed."""
+    return (views + 1) // 2
+
+
 def with_margin(size: int) -> int:
     """The size at which images are decoded for crops that are then brought to ``size``."""
     return round(size * MARGIN)
@@ -113,6 +134,7 @@ def stage_outputs(
     augmented: Images | None,
     *,
     identity: Sequence[str],
+    strong: Images | None = None,
     folder: Path | None = None,
     name: str = "images",
     config: ViewsConfig | None = None,
@@ -129,6 +151,7 @@ def stage_outputs(
         augmented: The same images with random changes; None keeps the plain ones alone.
         identity: Texts that change whenever the outputs would: the digest of the stages, that of the images
             (:func:`digest_of_files`, :func:`digest_of_images`), and what the random changes are.
+        strong: The same images with strong random changes, which the second half of the views are of.
         folder: Where the file is kept and looked for; None keeps it for as long as the result lives.
         name: Beginning of the file's name.
         config: Number of views, and precision.
@@ -146,7 +169,8 @@ def stage_outputs(
         rows = _open(path, key)
         found = rows is not None
         if rows is None:
-            work = _Work(stages, plain, augmented, views, seed, config.precision, torch.device(device))
+            changed = [augmented if view < _weak(views) or strong is None else strong for view in range(views)]
+            work = _Work(stages, plain, changed, seed, config.precision, torch.device(device))
             blocks = _computed(work, progress)
             manifest = {"identity": list(identity)[:8], "images": len(plain), "views": views, "seed": seed}
             write_rows(path, blocks, rows=len(plain) * (1 + views), key=key, manifest=manifest)
@@ -193,8 +217,8 @@ class _Work:
 
     stages: Stages
     plain: Images
-    augmented: Images | None
-    views: int
+    changed: Sequence[Images | None]
+    """The images with random changes, for each view."""
     seed: int
     precision: str
     device: torch.device
@@ -203,10 +227,10 @@ class _Work:
         """Some images as they are, then each of their views."""
         start = int(index[0])
         found = [self.plain.fetch(index, torch.Generator().manual_seed(0))]
-        for view in range(self.views):
-            assert self.augmented is not None
+        for view, images in enumerate(self.changed):
+            assert images is not None
             generator = torch.Generator().manual_seed(derived_seed(self.seed, "views", view, start))
-            found.append(self.augmented.fetch(index, generator))
+            found.append(images.fetch(index, generator))
         # A GPU is quicker with all at once; elsewhere the activations would only take memory.
         return [torch.cat(found)] if self.device.type == "cuda" else found
 
@@ -221,7 +245,7 @@ def _computed(work: _Work, progress: Progress) -> Iterator[Tensor]:
         start = int(index[0])
         outputs = torch.cat([work.stages(group.to(work.device)).cpu() for group in work.batches(index)])
         kept = _kept(outputs, work.precision, start)
-        yield kept.view(1 + work.views, len(index), *kept.shape[1:]).transpose(0, 1).flatten(0, 1)
+        yield kept.view(1 + len(work.changed), len(index), *kept.shape[1:]).transpose(0, 1).flatten(0, 1)
         done = start + len(index)
         progress(done, count, (time.monotonic() - begin) / done * (count - done))
 

@@ -5,7 +5,7 @@ from residapt.deploy.evaluate import FolderScores, evaluate_folder
 from residapt.deploy.export import FORMATS, Exported, Format, default_output, export_run
 from residapt.deploy.inspect import Inspection, inspect_run
 from residapt.deploy.load_run import DeployedModel, load_run
-from residapt.deploy.predict import Prediction, Unreadable, predict_folder, print_predictions, write_predictions
+from residapt.deploy.predict import Prediction, UnreadableImage, predict_folder, print_predictions, write_predictions
 
 __all__ = [
     "FORMATS",
@@ -16,7 +16,7 @@ __all__ = [
     "Format",
     "Inspection",
     "Prediction",
-    "Unreadable",
+    "UnreadableImage",
     "default_output",
     "evaluate_folder",
     "export_run",

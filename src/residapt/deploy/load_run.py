@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.config import read_toml
-from residapt.data.labelled_target import read_records
+from residapt.data.labelled_target import read_label_records
 from residapt.data.preprocess import to_float
 from residapt.data.same_files import Mark
 from residapt.distributed import Engine
@@ -75,13 +75,13 @@ def load_run(
         raise ConfigError(
             f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."
         )
-    labelled = frozenset(record.mark for record in read_records(run.labelled))
+    labelled = frozenset(record.mark for record in read_label_records(run.labelled))
     return replace(_from_file(run.model, device, trust_code), target=_target_of(run), labelled=labelled)
 
 
 def _from_file(file: Path, device: str, trust_code: bool) -> DeployedModel:
     metadata = read_model_metadata(file)
-    network = build_network(metadata, str(file), trust_code=trust_code)
+    network = described_network(metadata, str(file), trust_code=trust_code)
     missing = load_weights(network, file)
     if missing:
         raise ModelError(
@@ -93,7 +93,7 @@ def _from_file(file: Path, device: str, trust_code: bool) -> DeployedModel:
 
 def _from_adapter(path: Path, base: Path | None, device: str, trust_code: bool) -> DeployedModel:
     config = read_config(path)
-    network = build_network(config, str(path), trust_code=trust_code)
+    network = described_network(config, str(path), trust_code=trust_code)
     whole = set(config.carried) == set(config.tensors)
     weights = _base_weights(path, base)
     if weights is not None and not whole:
@@ -115,7 +115,7 @@ def _base_weights(adapter: Path, base: Path | None) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def build_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = False) -> nn.Module:
+def described_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = False) -> nn.Module:
     """The network that the metadata describe, without its weights; code is run only with ``trust_code``."""
     refuse_code(metadata.model, where=f"'{where}'", trust_code=trust_code)
     if metadata.model is None or metadata.input is None:
@@ -137,7 +137,7 @@ def build_network(metadata: AdapterMetadata, where: str, *, trust_code: bool = F
 
 
 def _deployed(network: nn.Module, metadata: AdapterMetadata, device: str) -> DeployedModel:
-    # build_network has refused metadata without them
+    # described_network has refused metadata without them
     assert metadata.input is not None
     assert metadata.model is not None
     place = _device(device)

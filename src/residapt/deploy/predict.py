@@ -32,7 +32,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableImage:
     """A file that could not be decoded."""
 
     path: str
@@ -47,7 +47,7 @@ class PredictionCount:
 
     images: int
     """Images with a prediction."""
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableImage, ...]
     """Files without."""
 
 
@@ -65,7 +65,7 @@ def predict_folder(
     *,
     batch_size: int = 64,
     on_images: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Prediction | Unreadable]:
+) -> Iterator[Prediction | UnreadableImage]:
     """Predictions for all images of a folder, batch by batch; ``on_images(done, total)`` reports progress.
 
     With adapters of many domains, the folder has one folder for each.
@@ -79,7 +79,7 @@ def predict_folder(
         deployed.check(names)
     done, base = 0, deployed.base if isinstance(deployed, DeployedDomains) else deployed
     for batch in decoded_batches(paths, base.input, batch_size):
-        yield from (Unreadable(_relative(bad.path, root), bad.reason) for bad in batch.unreadable)
+        yield from (UnreadableImage(_relative(bad.path, root), bad.reason) for bad in batch.unreadable)
         if len(batch.places):
             places = batch.places.tolist()
             if isinstance(deployed, DeployedDomains):
@@ -94,7 +94,7 @@ def predict_folder(
 
 
 def write_predictions(
-    rows: Iterable[Prediction | Unreadable],
+    rows: Iterable[Prediction | UnreadableImage],
     out: Path,
     *,
     form: RowFormat | None = None,
@@ -110,12 +110,12 @@ def write_predictions(
         return print_predictions(rows, file, form)
 
 
-def print_predictions(rows: Iterable[Prediction | Unreadable], file: TextIO, form: RowFormat) -> PredictionCount:
+def print_predictions(rows: Iterable[Prediction | UnreadableImage], file: TextIO, form: RowFormat) -> PredictionCount:
     """The same into an open file; refused at the end if no image at all could be read."""
     write = _csv_writer(file) if form == "csv" else _jsonl_writer(file)
     count, unreadable = 0, []
     for row in rows:
-        if isinstance(row, Unreadable):
+        if isinstance(row, UnreadableImage):
             unreadable.append(row)
         else:
             write(row)

@@ -38,7 +38,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         module.train(was_training)
 
 
-def logits_of(
+def predict_logits(
     predict: Callable[[Tensor], Tensor], images: Images, *, batch_size: int = 512, device: torch.device
 ) -> Tensor:
     """Logits of all images, in order, on the CPU."""
@@ -65,5 +65,5 @@ def accuracy(method: Predictor, evaluation: Evaluation) -> float:
     """Share of correct predictions, in per cent."""
     device = next(method.parameters()).device
     with evaluating(method):
-        logits = logits_of(lambda x: method.predict(x, evaluation.stream), evaluation.data.images, device=device)
+        logits = predict_logits(lambda x: method.predict(x, evaluation.stream), evaluation.data.images, device=device)
     return 100.0 * float((logits.argmax(1) == evaluation.data.labels).double().mean())

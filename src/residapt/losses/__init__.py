@@ -15,7 +15,7 @@ from residapt.losses.adversarial import (
 from residapt.losses.classification import weighted_cross_entropy
 from residapt.losses.consistency import consistency
 from residapt.losses.information import class_confusion, entropy, information_maximisation
-from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, rbf_mmd
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths, median_rbf_mmd, rbf_mmd
 from residapt.losses.multilinear import RandomMultilinear, entropy_weights, multilinear
 from residapt.losses.reconstruction import difference_loss, scale_invariant_mse
 from residapt.losses.stream import stream_loss
@@ -41,6 +41,7 @@ __all__ = [
     "information_maximisation",
     "linear_mmd",
     "median_bandwidths",
+    "median_rbf_mmd",
     "multilinear",
     "rbf_mmd",
     "reverse_gradient",

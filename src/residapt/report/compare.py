@@ -119,8 +119,8 @@ def _overview(runs: Sequence[FinishedRun]) -> Html:
             run.summary.model,
             badge(*VERDICTS[run.summary.verdict.helped]),
             run.summary.verdict.selected,
-            megabytes(run.size),
-            megabytes(run.adapter),
+            in_megabytes(run.size),
+            in_megabytes(run.adapter),
             f"{run.minutes:.1f}",
         )
         for run in runs
@@ -128,7 +128,7 @@ def _overview(runs: Sequence[FinishedRun]) -> Html:
     return table(columns, rows, caption="What was trained and what came of it.")
 
 
-def megabytes(size: int | None) -> str:
+def in_megabytes(size: int | None) -> str:
     """Bytes as millions."""
     return "–" if size is None else f"{size / 1e6:.1f}"
 

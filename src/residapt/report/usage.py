@@ -25,6 +25,8 @@ def usage_section(data: RunData) -> Section | None:
         ("Score it on labelled images", run_command("eval", run, "labelled/")),
         ("Export it: ONNX for other languages and phones", run_command("export", run, "--format", "onnx")),
         ("Show layers, ranks and sizes", run_command("inspect", run)),
+        ("Name the images whose labels would help most", run_command("suggest", run, "-o", "few.csv")),
+        _other_choice(data.summary.verdict.selected, run),
     ]
     parts: list[object] = []
     for title, text in items:
@@ -32,6 +34,12 @@ def usage_section(data: RunData) -> Section | None:
     if data.summary.verdict.selected == "adapted":
         parts += [tag("p", "In Python, on top of the network you already have"), command(_python(run / "adapter"))]
     return Section("use", "How to use the result", join(parts), "Use it", folds=True)
+
+
+def _other_choice(selected: str, run: Path) -> tuple[str, str]:
+    if selected == "adapted":
+        return "Select the source network instead", run_command("reject", run)
+    return "Select the adapted network, which was turned down", run_command("accept", run)
 
 
 def _python(adapter: Path) -> str:

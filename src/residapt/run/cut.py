@@ -12,7 +12,7 @@ from residapt.data.views import VIEWS
 from residapt.errors import ModelError, ResidaptError
 from residapt.methods.registry import build_method
 from residapt.models.cut_points import CutPoint, cut_points
-from residapt.models.freeze import VIEWS_SHARE, Choice, Work, choose_cut
+from residapt.models.freeze import VIEWS_SHARE, FreezeChoice, Work, choose_cut
 from residapt.models.stages import cut_after, cut_off
 from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
@@ -74,7 +74,7 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
         if setup.config.minutes:
             work = work.with_views_for(point, 60 * VIEWS_SHARE * setup.config.minutes)
         try:
-            cut = _cut(setup, Choice(point, reason, work.views), point, example, names)
+            cut = _cut(setup, FreezeChoice(point, reason, work.views), point, example, names)
         except ResidaptError:  # the next one may do; without any they are frozen in the whole network
             continue
         if cut.frozen and set(cut.frozen.names) == set(names):  # as a run has recorded it that goes on or is repeated
@@ -83,7 +83,9 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
     return found or replace(setup, kept=FrozenPart(last=patterns[-1], reason=reason, parameters=share))
 
 
-def _cut(setup: Setup, choice: Choice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None) -> Setup:
+def _cut(
+    setup: Setup, choice: FreezeChoice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None
+) -> Setup:
     """The setup for what follows the cut; with ``names``, no weights of other modules may be cut off."""
     stages, rest = cut_after(setup.network, point.name, example)
     gone = tuple(cut_off(rest))
@@ -97,8 +99,6 @@ def _cut(setup: Setup, choice: Choice, point: CutPoint, example: Tensor, names: 
     small = float(outputs.abs().max()) < HALF or config.is_set("views", "precision")
     precision = config.views.precision if small else "float32"
     config = config.with_group("views", count=views, precision=precision)
-    # Cached outputs cannot be cropped or turned again: another view of an image is another one of its cached ones.
-    config = config.with_group("consistency", view="drawn")
     kept = FrozenPart(
         last=point.name, reason=choice.reason, parameters=point.parameters, views=views, precision=precision
     )

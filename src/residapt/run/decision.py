@@ -82,7 +82,7 @@ def _reject_files(run: RunDirectory) -> None:
 def _with_choice(summary: RunSummary, network: Literal["adapted", "source"]) -> RunSummary:
     used, reasons = [], []
     for name in dict.fromkeys(one.name for one in summary.accuracies):
-        before, after = (accuracy_of(summary, name, stage) for stage in ("source_only", "adapted"))
+        before, after = (recorded_accuracy(summary, name, stage) for stage in ("source_only", "adapted"))
         if (after > before) == (network == "adapted") and after != before:
             used.append(name)
             mark = "for" if after > before else "against"
@@ -98,6 +98,6 @@ def _with_choice(summary: RunSummary, network: Literal["adapted", "source"]) -> 
     return summary.model_copy(update={"verdict": verdict, "accuracies": accuracies})
 
 
-def accuracy_of(summary: RunSummary, name: str, stage: str) -> float:
+def recorded_accuracy(summary: RunSummary, name: str, stage: str) -> float:
     """The accuracy on a scored set, in per cent, of one of the two networks."""
     return next(one.percent for one in summary.accuracies if (one.name, one.stage) == (name, stage))

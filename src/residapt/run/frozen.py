@@ -40,6 +40,12 @@ class Frozen:
         return found.eval()
 
     def settings(self, method: MethodConfig) -> MethodConfig:
-        """The settings of the method for the rest; random changes of images are in the outputs already."""
+        """The settings of the method for the rest; random changes of images are in the outputs already.
+
+        Outputs cannot be cropped or turned again: a second view of an image is another one of its cached ones.
+        """
         transform = method.transform.model_copy(update={"freeze": self.left})
-        return method.model_copy(update={"transform": transform, "augment": AugmentConfig()})
+        consistency = method.consistency.model_copy(update={"view": "drawn"})
+        return method.model_copy(
+            update={"transform": transform, "augment": AugmentConfig(), "consistency": consistency}
+        )

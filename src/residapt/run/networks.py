@@ -16,7 +16,7 @@ from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
 from residapt.errors import ModelError
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
 from residapt.storage.metadata import AdapterMetadata, from_properties
@@ -68,7 +68,7 @@ def _as_the_file_says(config: Config, said: AdapterMetadata | None) -> Config:
     return config.with_group("data", image_size=said.input.size, channels=said.input.channels)
 
 
-def form_of(config: Config, module: nn.Module | None) -> InputSpec:
+def configured_input(config: Config, module: nn.Module | None) -> InputSpec:
     """The input of the network, changed by what the configuration says."""
     spec = config.model.spec
     if module is None and ":" in spec and spec.partition(":")[0] not in ("torchvision", "timm", "hf"):
@@ -146,7 +146,7 @@ def count_outputs(module: nn.Module, example: Tensor) -> int:
 def accuracy_of(module: nn.Module, data: Labelled, device: torch.device) -> float:
     """Share of correct predictions of a plain network, in per cent."""
     with evaluating(module):
-        logits = logits_of(lambda x: logits_in(module(x)), data.images, batch_size=64, device=device)
+        logits = predict_logits(lambda x: logits_in(module(x)), data.images, batch_size=64, device=device)
     return 100.0 * float((logits.argmax(1) == data.labels).double().mean())
 
 

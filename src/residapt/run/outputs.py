@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from residapt.data.domains import DomainPair, Images, JoinedImages, Labelled
+from residapt.data.domains import Images, JoinedImages, Labelled
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
-from residapt.data.strong import Change
-from residapt.data.views import StageOutputs, digest_of_files, digest_of_images, stage_outputs
+from residapt.data.strong import Change, Changes
+from residapt.data.views import digest_of_files, digest_of_images, stage_outputs
 from residapt.models.stages import FrozenStages
 from residapt.run.request import Setup
 from residapt.train.progress import counting
@@ -31,17 +32,18 @@ def with_outputs(setup: Setup) -> Setup:
         table = _table(setup, setup.frozen.stages.to(setup.device))
         setup.engine.wait()
 
-    def labelled(data: Labelled) -> Labelled:
-        return Labelled(table.of(data.images), data.labels)
+    def labelled(data: Labelled, images: Callable[[Images], Images]) -> Labelled:
+        return Labelled(images(data.images), data.labels)
 
     pair, scored = setup.pair, setup.evaluation
-    few = None if pair.few is None else labelled(pair.few)
+    few = None if pair.few is None else labelled(pair.few, table.train)
+    source, views = labelled(pair.source, table.train), table.views(pair.target)
     return replace(
         setup,
-        pair=DomainPair(labelled(pair.source), table.of(pair.target), few, pair.balance),
-        held_out=labelled(setup.held_out),
-        inputs=table.of(setup.inputs),
-        evaluation=None if scored is None else replace(scored, data=labelled(scored.data)),
+        pair=replace(pair, source=source, target=table.train(pair.target), few=few, views=views),
+        held_out=labelled(setup.held_out, table.plain),
+        inputs=table.plain(setup.inputs),
+        evaluation=None if scored is None else replace(scored, data=labelled(scored.data, table.plain)),
     )
 
 
@@ -50,16 +52,41 @@ def remove_outputs(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass(frozen=True, eq=False)
+class _Outputs:
+    """Outputs of one set of images."""
+
+    train: Images
+    """Of changed images."""
+    views: Images
+    """Of which second views are drawn."""
+    plain: Images
+    """Of the images as they are."""
+
+    def part(self, places: Tensor) -> _Outputs:
+        """Those of some of the images."""
+        return _Outputs(Part(self.train, places), Part(self.views, places), Part(self.plain, places))
+
+
 class _Table:
     """What stands in place of each set of images. Files stay open, also when their temporary folder has gone."""
 
     def __init__(self) -> None:
-        self._images: dict[int, Images] = {}
-        self._files: dict[Path, tuple[StageOutputs, int]] = {}
+        # A set whose images are never changed has one object for both; hence a table for each role.
+        self._train: dict[int, Images] = {}
+        self._views: dict[int, Images] = {}
+        self._plain: dict[int, Images] = {}
+        self._files: dict[Path, tuple[_Outputs, int]] = {}
 
-    def add(self, images: OpenImages, made: StageOutputs) -> None:
+    def add(self, images: OpenImages, made: _Outputs) -> None:
         """Outputs that have been computed."""
-        self._images |= {id(images.train): made.train, id(images.plain): made.plain}
+        self._train[id(images.train)] = made.train
+        self._views[id(images.train)] = made.views
+        self._plain[id(images.plain)] = made.plain
+
+    def keep(self, images: OpenImages, made: _Outputs) -> None:
+        """The same, and for other sets with these files."""
+        self.add(images, made)
         self._files |= {file: (made, place) for place, file in enumerate(images.files)}
 
     def has(self, images: OpenImages) -> bool:
@@ -68,20 +95,27 @@ class _Table:
         known = [one for one in found if one is not None]
         if not known or len(known) < len(images) or len({id(made) for made, _ in known}) > 1:
             return False
-        made, places = known[0][0], torch.tensor([place for _, place in known])
-        self._images |= {
-            id(images.train): Part(made.train, places),
-            id(images.plain): Part(made.plain, places),
-        }
+        self.add(images, known[0][0].part(torch.tensor([place for _, place in known])))
         return True
 
-    def of(self, images: Images) -> Images:
-        """The same images, or part of them, as outputs."""
+    def train(self, images: Images) -> Images:
+        """Images for training, or part of them, as outputs."""
+        return self._in(self._train, images)
+
+    def plain(self, images: Images) -> Images:
+        """Images as they are, or part of them, as outputs."""
+        return self._in(self._plain, images)
+
+    def views(self, images: Images) -> Images:
+        """Second views of images, as outputs."""
+        return self._in(self._views, images)
+
+    def _in(self, known: Mapping[int, Images], images: Images) -> Images:
         if isinstance(images, Part):
-            return Part(self.of(images.images), images.chosen)
+            return Part(self._in(known, images.images), images.chosen)
         if isinstance(images, JoinedImages):
-            return JoinedImages(self.of(images.first), self.of(images.second))
-        return self._images[id(images)]
+            return JoinedImages(self._in(known, images.first), self._in(known, images.second))
+        return known[id(images)]
 
 
 class _Changed:
@@ -104,11 +138,13 @@ def _table(setup: Setup, stages: FrozenStages) -> _Table:
         for name, images in setup.opened.items():
             if table.has(images):
                 continue
+            weak, strong = _changed(setup, name, images)
             made = stage_outputs(
                 stages,
                 images.plain,
-                _augmented(setup, name, images),
+                weak,
                 identity=(digest, *_identity(setup, name, images)),
+                strong=strong,
                 folder=setup.outputs,
                 name=name,
                 config=config.views,
@@ -116,16 +152,24 @@ def _table(setup: Setup, stages: FrozenStages) -> _Table:
                 device=setup.device,
                 progress=progress,
             )
-            table.add(images, made)
+            apart = strong is not None and name != "source"  # pseudo-labels are those of weak views
+            train, views = (made.weak, made.strong) if apart else (made.train, made.train)
+            table.keep(images, _Outputs(train, views, made.plain))
     return table
 
 
-def _augmented(setup: Setup, name: str, images: OpenImages) -> Images | None:
-    """What the views are of: nothing for images that are only scored, or that are never changed."""
-    change = setup.config.method_config.augment.build() if name == "source" else None
-    if change is not None:
-        return _Changed(images.train, change)
-    return None if name == "evaluate" or images.train is images.plain else images.train
+def _changed(setup: Setup, name: str, images: OpenImages) -> tuple[Images | None, Images | None]:
+    """What the views are of: images with usual and with strong random changes; none of images that are only scored."""
+    method, strong = setup.config.method_config, Changes("strong")
+    usual = None if name == "evaluate" or images.train is images.plain else images.train
+    if name == "source":
+        change = method.augment.build()
+        if method.augment.strength == "mixed" and usual is not None:
+            return usual, _Changed(usual, strong)
+        return usual if change is None else _Changed(images.train, change), None
+    if method.consistency.view == "strong" and name == "target":
+        return usual or _Changed(images.plain, Changes("weak")), _Changed(images.train, strong)
+    return usual, None
 
 
 def _identity(setup: Setup, name: str, images: OpenImages) -> tuple[str, ...]:
@@ -137,5 +181,6 @@ def _identity(setup: Setup, name: str, images: OpenImages) -> tuple[str, ...]:
     else:
         content = digest_of_images(images.plain)
     config = setup.config
-    change = config.method_config.augment.model_dump_json() if name == "source" else ""
+    method = config.method_config
+    change = method.augment.model_dump_json() if name == "source" else str(method.consistency.view == "strong")
     return (content, setup.input.model_dump_json(), str(config.data.augment), change, __version__)

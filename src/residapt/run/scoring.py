@@ -17,7 +17,7 @@ from residapt.data.split import part_of
 from residapt.errors import DataError
 from residapt.evaluate.calibration import calibration
 from residapt.evaluate.metrics import confusion_matrix, detect
-from residapt.evaluate.predict import Evaluation, Protocol, evaluating, logits_of
+from residapt.evaluate.predict import Evaluation, Protocol, evaluating, predict_logits
 from residapt.run.networks import logits_in
 from residapt.run.request import Setup
 from residapt.storage.summary import Accuracy, ScoredCalibration, ScoredDetection
@@ -123,9 +123,9 @@ def score_labelled(setup: Setup, source: nn.Module, method: Method, temperatures
         return found
     images, device = setup.evaluation.data.images, setup.device
     with evaluating(source):
-        before = logits_of(lambda x: logits_in(source(x)), images, batch_size=64, device=device)
+        before = predict_logits(lambda x: logits_in(source(x)), images, batch_size=64, device=device)
     with evaluating(method):
-        after = logits_of(lambda x: method.predict(x, "target"), images, device=device)
+        after = predict_logits(lambda x: method.predict(x, "target"), images, device=device)
     _add(found, setup, setup.evaluation, "source_only", before, temperatures["source_only"])
     _add(found, setup, setup.evaluation, "adapted", after, temperatures["adapted"])
     return found

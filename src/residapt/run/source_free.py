@@ -17,7 +17,7 @@ from torch import nn
 from residapt.config import Config
 from residapt.data.sources import OpenImages, OpenLabelled
 from residapt.errors import ConfigError
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.evaluate.scores import SCORES
 from residapt.methods.names import SOURCE_FREE
 from residapt.run.networks import base_metadata, logits_in
@@ -50,8 +50,8 @@ def with_frequencies(config: Config, said: AdapterMetadata | None) -> tuple[Conf
     if config.method_config.prior.kind != "as-is":
         return config, ()
     if said is None or said.frequencies is None:
-        told = "the base does not say how frequent its classes are: equally frequent ones are assumed (prior.start)."
-        return config, (told,)
+        note = "the base does not say how frequent its classes are: equally frequent ones are assumed (prior.start)."
+        return config, (note,)
     return config.with_group("prior", kind="given", start=said.frequencies), ()
 
 
@@ -74,7 +74,7 @@ def stand_in(target: OpenImages, network: nn.Module, classes: tuple[str, ...], d
     """The target images with the base's own predictions."""
     network.to(device)
     with evaluating(network):
-        logits = logits_of(lambda x: logits_in(network(x)), target.plain, batch_size=64, device=device)
+        logits = predict_logits(lambda x: logits_in(network(x)), target.plain, batch_size=64, device=device)
     return OpenLabelled(target, logits.argmax(1), classes)
 
 

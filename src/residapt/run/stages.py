@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import nn
 
 from residapt.config import load_config, write_config
-from residapt.data.labelled_target import write_records
+from residapt.data.labelled_target import write_label_records
 from residapt.errors import TrainingError
 from residapt.methods.fit import make_trainer, source_pair
 from residapt.methods.rounds import Round, in_rounds
@@ -43,7 +43,7 @@ from residapt.train.health import HealthMonitor
 from residapt.train.metrics import MetricsFile, recorded_lines
 from residapt.train.progress import ProgressBar
 from residapt.train.tensorboard import TensorBoard
-from residapt.train.unreadable import Unreadable
+from residapt.train.unreadable import UnreadableNotes
 
 CHECKS = 20
 """Most evaluations on the held-out source images while the source network is trained."""
@@ -120,7 +120,7 @@ def begin(setup: Setup, run: RunDirectory | None) -> Setup:
     if run is None or not setup.engine.is_main:
         return setup
     if setup.labelled:
-        write_records(setup.labelled, run.labelled)
+        write_label_records(setup.labelled, run.labelled)
     write_choices(Choices(frozen=setup.kept, notes=setup.notes), run.choices)
     write_config(setup.config, run.config)
     metrics = MetricsFile(run.metrics, stage="start")
@@ -173,7 +173,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
     trainer = make_trainer(
         "source_only",
         setup.network,
-        source_pair(setup.pair.source, setup.pair.balance),
+        source_pair(setup.pair.source, setup.pair.balance, setup.pair.workers),
         method=setup.source_config,
         train=settings,
         callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
@@ -261,10 +261,10 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
 
 def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
-    start, told = nearest_adapter(setup, source)
-    for note in told:
+    start, about_start = nearest_adapter(setup, source)
+    for note in about_start:
         setup.say(f"note: {note}")
-    setup.warnings.extend(told)
+    setup.warnings.extend(about_start)
     setup = replace(setup, start=start)
     last: Adapting | None = None
 
@@ -325,7 +325,7 @@ def _listeners(setup: Setup, run: RunDirectory | None, stage: str) -> list[Callb
     if not setup.engine.is_main:
         return []
     titles = {"source": "training the source network", "adapt": f"adapting ({setup.config.method})"}
-    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), Unreadable(setup.pair)]
+    listeners: list[Callback] = [ProgressBar(titles[stage], setup.console), UnreadableNotes(setup.pair)]
     if run is not None:
         listeners.append(MetricsFile(run.metrics, stage=stage))
         if setup.tensorboard:

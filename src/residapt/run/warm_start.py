@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ModelError
-from residapt.evaluate.predict import logits_of
+from residapt.evaluate.predict import predict_logits
 from residapt.losses.information import information_maximisation
 from residapt.methods.fit import example_of
 from residapt.methods.registry import build_method
@@ -42,10 +42,10 @@ def nearest_adapter(setup: Setup, source: nn.Module) -> tuple[TwoStream | None, 
     best = max(scores, key=lambda name: scores[name] - (0.0 if name == "source" else MARGIN))
     text = ", ".join(f"{'the base' if name == 'source' else name} {value:.3f}" for name, value in scores.items())
     if best == "source":
-        told = f"training starts from the base: no adapter predicts the new images better than it (InfoMax: {text})."
-        return None, (*notes, told)
-    told = f"training starts from the adapter '{best}', the nearest to the new images (InfoMax: {text})."
-    return fitting[best], (*notes, told)
+        note = f"training starts from the base: no adapter predicts the new images better than it (InfoMax: {text})."
+        return None, (*notes, note)
+    note = f"training starts from the adapter '{best}', the nearest to the new images (InfoMax: {text})."
+    return fitting[best], (*notes, note)
 
 
 def _known(setup: Setup) -> dict[str, Path]:
@@ -81,5 +81,5 @@ def _infomax(setup: Setup, network: nn.Module) -> float:
     def predict(x: Tensor) -> Tensor:
         return logits_in(network(x))
 
-    logits = logits_of(predict, setup.seen, batch_size=64, device=setup.device)
+    logits = predict_logits(predict, setup.seen, batch_size=64, device=setup.device)
     return -float(information_maximisation(logits.double()))

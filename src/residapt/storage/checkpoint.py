@@ -98,7 +98,7 @@ def steps_in(directory: Path) -> list[int]:
     return sorted((int(name[5:]) for name in names if name[5:].isdecimal()), reverse=True)
 
 
-def write_folder(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
+def write_checkpoint_folder(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
     """Write a checkpoint, whole or not at all; raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
@@ -154,7 +154,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_unfinished_checkpoints(directory: Path) -> None:
     """Take away what an earlier process left when it was killed while it wrote."""
     for entry in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(entry, ignore_errors=True)

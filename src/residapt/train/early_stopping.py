@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from residapt.data.config import Balance
 from residapt.data.domains import Labelled
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.train.callbacks import Callback, CallbackState
 from residapt.train.method import Method
 from residapt.train.stopwatch import During, unnoticed
@@ -59,13 +59,17 @@ class EarlyStopping(Callback):
         self._steps = steps
         self._check(method, step)
 
+    def reads(self, step: int) -> bool:
+        """When a check is due."""
+        return step % self.every == 0
+
     def on_length(self, method: Method, step: int, steps: int) -> None:
         """The last step is another one."""
         self._steps = steps
 
     def on_step(self, method: Method, step: int) -> None:
         """Look when it is time."""
-        if step % self.every and step != self._steps:
+        if not self.reads(step) and step != self._steps:
             return
         self._check(method, step)
         waited = sum(check.step > self.best.step for check in self.checks) if self.best else 0
@@ -102,7 +106,7 @@ def check_held_out(method: Method, held_out: Labelled, step: int = 0, balance: B
     """Accuracy and loss of the source stream; every image counts the same, or every class does."""
     device = next(method.parameters()).device
     with evaluating(method):
-        logits = logits_of(lambda x: method.predict(x, "source"), held_out.images, batch_size=128, device=device)
+        logits = predict_logits(lambda x: method.predict(x, "source"), held_out.images, batch_size=128, device=device)
     right = logits.argmax(1) == held_out.labels
     if balance == "as-is":
         loss = functional.cross_entropy(logits, held_out.labels)

@@ -11,7 +11,7 @@ from torch import Tensor
 from residapt.data.domains import Images, Labelled
 from residapt.errors import ResidaptError, TrainingError
 from residapt.evaluate.evidence import subset
-from residapt.evaluate.predict import evaluating, logits_of
+from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.rank import RankChange
 from residapt.train.callbacks import Callback, CallbackState, StepInfo
 from residapt.train.config import HealthConfig
@@ -112,9 +112,13 @@ class HealthMonitor(Callback):
         """Is a transform left?"""
         self._note(all_shared(method.streams.ranks()))
 
+    def reads(self, step: int) -> bool:
+        """When a check is due."""
+        return step % self._every == 0
+
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""
-        if step % self._every == 0 or step == self._steps:
+        if self.reads(step) or step == self._steps:
             with self.during(CHECKING):
                 self._check(method, last=step == self._steps)
 
@@ -194,7 +198,7 @@ class _Sample:
 
 
 def _logits(method: Method, predict: Callable[[Tensor], Tensor], images: Images) -> Tensor:
-    return logits_of(predict, images, batch_size=64, device=next(method.parameters()).device)
+    return predict_logits(predict, images, batch_size=64, device=next(method.parameters()).device)
 
 
 def _frequencies(labels: Tensor, classes: int) -> Tensor:

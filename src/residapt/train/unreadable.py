@@ -7,7 +7,7 @@ from residapt.data.domains import DomainPair
 from residapt.train.callbacks import Callback
 
 
-class Unreadable(Callback):
+class UnreadableNotes(Callback):
     """Names unreadable images once they are found."""
 
     def __init__(self, pair: DomainPair) -> None:

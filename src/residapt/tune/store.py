@@ -60,7 +60,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class SuggestedSettings:
     """A trial to run next."""
 
     number: int
@@ -70,7 +70,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class Trial(Suggestion):
+class Trial(SuggestedSettings):
     """A trial that has ended."""
 
     outcome: Outcome
@@ -141,7 +141,7 @@ class TrialStore:
         """Number of trials that have ended or are running."""
         return len(self._with(self._states.COMPLETE, self._states.PRUNED, self._states.RUNNING))
 
-    def suggest(self, seed: int) -> Suggestion:
+    def suggest(self, seed: int) -> SuggestedSettings:
         """The next trial: a queued one, or one from a sampler with this seed.
 
         With a seed for each trial, a search that was stopped continues with the suggestions that it would have had.
@@ -150,7 +150,7 @@ class TrialStore:
             warnings.simplefilter("ignore")  # constant_liar is experimental in some versions
             self._study.sampler = self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
             trial = self._study.ask({d.key: self._distribution(d) for d in self.space})
-        return Suggestion(trial.number, _run_of(trial), self._values(trial.params))
+        return SuggestedSettings(trial.number, _run_of(trial), self._values(trial.params))
 
     def end(self, number: int, outcome: Outcome) -> None:
         """Record how a trial ended."""

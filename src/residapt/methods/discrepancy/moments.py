@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from residapt.losses.gather import gather_features
-from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_bandwidths
+from residapt.losses.moments import coral, gaussian_mmd, linear_mmd, median_rbf_mmd
 from residapt.methods.discrepancy.base import Discrepancy, DiscrepancyLosses
 from residapt.streams import Outputs
 
@@ -26,14 +26,6 @@ class Moments(Discrepancy):
         """The distance over the batch of all processes; there is nothing to train in it."""
         f_s, f_t = gather_features(self.features(source)), gather_features(self.features(target))
         return DiscrepancyLosses(self.distance(f_s, f_t, weights=None if prior is None else gather_features(prior)))
-
-
-def median_rbf_mmd(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """MMD with one kernel, as wide as the batch's median squared distance.
-
-    The published width of 1 leaves no gradient where squared distances are around 2,800, as LeNet's are.
-    """
-    return gaussian_mmd(source, target, median_bandwidths(source, target, (1.0,)), weights)
 
 
 DISTANCES: dict[str, Distance] = {

@@ -13,29 +13,11 @@ from dataclasses import dataclass
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
-from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
 
 FLOOR = 0.01
 """Smallest frequency of an estimated class, as a share of the flat prior 1 / classes."""
-
-
-def confusion_matrix(source_predictions: Tensor, source_labels: Tensor, classes: int) -> Tensor:
-    r"""Joint distribution :math:`C_{ij} = p_s(\hat y = i, y = j)`: rows are predictions, columns are labels.
-
-    Predictions are class numbers (samples,) or class probabilities (samples, classes).
-    """
-    labels = _class_numbers("source labels", source_labels, classes)
-    if len(source_predictions) != len(labels):
-        raise DataError(f"confusion_matrix: {len(source_predictions)} predictions but {len(labels)} labels.")
-    if source_predictions.ndim == 1:
-        predicted = _class_numbers("source predictions", source_predictions, classes)
-        counts = torch.bincount(predicted * classes + labels, minlength=classes**2)
-        return counts.reshape(classes, classes).double() / len(labels)
-    by_label = torch.zeros(classes, classes, dtype=torch.float64)
-    by_label.index_add_(0, labels, _probabilities("source predictions", source_predictions, classes))
-    return by_label.T / len(labels)
 
 
 def bbse(confusion: Tensor, target_predictions: Tensor, *, floor: float = FLOOR, max_condition: float = 1e3) -> Tensor:
@@ -104,7 +86,9 @@ def prediction_moments(probabilities: Tensor) -> Tensor:
     The probabilities, the predicted class as a row of 0 and 1, and that row times the probability of an error.
     """
     top = probabilities.max(dim=1)
-    predicted = functional.one_hot(top.indices, probabilities.shape[1]).to(probabilities.dtype)
+    # one_hot would look at the indices first, and wait for the device.
+    numbers = torch.arange(probabilities.shape[1], device=probabilities.device)
+    predicted = (top.indices[:, None] == numbers).to(probabilities.dtype)
     return torch.cat([probabilities, predicted, predicted * (1 - top.values)[:, None]], dim=1)
 
 
