@@ -49,6 +49,8 @@ class Pace:
     """Predictions for one image."""
     views: float = 0.0
     """The outputs of frozen stages for all images."""
+    busy: float = 1.0
+    """Seconds that go by while this program is given one of a processor: more than 1 where others use it as well."""
 
 
 @dataclass(eq=False)

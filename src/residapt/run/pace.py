@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -37,8 +38,10 @@ LOOKS = 0.08
 """Share of the time for training in which scores and health are computed."""
 IN_THE_END = 0.05
 """Share of the time allowed for final scoring, files and report."""
-REPORT = 5.0
-"""Seconds for files and report, at least."""
+REPORT = 4.0
+"""Seconds for scores, files and report on a machine with nothing else to do, besides predictions."""
+BUSIEST = 8.0
+"""Most times longer that these are expected to take on a busy machine."""
 SOURCE_SHARE = 0.4
 """Share of the time for training that the source network may take."""
 FEWEST_STEPS = 20
@@ -52,7 +55,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
 
     This also finds out whether the method works with the network at all.
     """
-    config = setup.config
+    config, begin, computed = setup.config, time.monotonic(), time.process_time()
     pair = setup.pair if setup.frozen is None else _stand_in(setup.pair, setup.frozen.example)
     trainer = _trainer(setup, config.method, pair, config.train)
     change = config.method_config.consistency.start if config.method_config.consistency.weight > 0 else 1.0
@@ -66,10 +69,12 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         index = torch.arange(min(TIMED, len(setup.target)))
         per_image = _usual(partial(_frozen_outputs, setup, setup.frozen, index)) / len(index)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
-    found = (alone.early, alone.late, adapt.early, adapt.late, forward, views)
+    busy = (time.monotonic() - begin) / max(time.process_time() - computed, 1e-9)
+    busy = min(max(busy, 1.0), BUSIEST)
+    found = (alone.early, alone.late, adapt.early, adapt.late, forward, views, busy)
     # Every process must come to the same number of steps.
     mean = list(setup.engine.average_values({str(i): value for i, value in enumerate(found)}).values())
-    return Pace(StepCost(mean[0], mean[1]), StepCost(mean[2], mean[3], change), mean[4], mean[5])
+    return Pace(StepCost(mean[0], mean[1]), StepCost(mean[2], mean[3], change), *mean[4:])
 
 
 def limit_steps(config: Config, wanted: Mapping[str, int], pace: Pace, seconds: float) -> tuple[Config, Messages]:
@@ -116,16 +121,22 @@ def shares(config: Config, number: int) -> tuple[float, float]:
 def seconds_in_the_end(setup: Setup, pace: Pace) -> float:
     """Time of scoring both networks, and of the report."""
     scored = 0 if setup.evaluation is None else len(setup.evaluation.data.images)
-    images = 2 * (len(setup.held_out.images) + len(setup.sample) + scored)
-    return REPORT + images * pace.forward
+    images = 2 * (len(setup.held_out_seen.images) + len(setup.sample) + scored)
+    return REPORT * pace.busy + images * pace.forward
 
 
 def images_in_the_end(setup: Setup, pace: Pace) -> int:
-    """How many target images are scored by both networks: in a small share of the time allowed, or in one pass."""
-    everything = len(setup.target) + len(setup.pair.source.images)
-    seconds = IN_THE_END * 60.0 * setup.config.minutes
-    possible = max(everything, int(seconds / max(pace.forward, 1e-9))) if setup.config.minutes else 4 * everything
-    return max(LOOKED_AT[1], possible // 2 - len(setup.held_out.images))
+    """How many images of each domain both networks are scored on.
+
+    No more than the training sees, and in a small share of the time allowed.
+    """
+    trained = setup.config.train.steps * setup.config.train.batch_size
+    most = min(trained, setup.config.data.score_images)
+    if setup.config.minutes:
+        seconds = IN_THE_END * 60.0 * setup.config.minutes
+        once = len(setup.target) + len(setup.pair.source.images)  # which may take as long as it takes
+        most = min(most, max(once, int(seconds / max(pace.forward, 1e-9))) // 4)
+    return max(LOOKED_AT[1], most)
 
 
 def images_along(config: Config, pace: Pace, looks: int) -> int:
@@ -166,7 +177,7 @@ def _stand_in(pair: DomainPair, like: Tensor) -> DomainPair:
         return Labelled(_Noise(len(data.images), like), data.labels)
 
     few = None if pair.few is None else of(pair.few)
-    return DomainPair(of(pair.source), _Noise(len(pair.target), like), few, pair.balance)
+    return replace(pair, source=of(pair.source), target=_Noise(len(pair.target), like), few=few)
 
 
 def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) -> Trainer:
@@ -186,6 +197,7 @@ def _cost(trainer: Trainer, change: float) -> StepCost:
         with trainer.engine.autocast():
             losses = trainer.method.losses(batch.to(trainer.engine.device, trainer.format), progress)
         trainer.engine.backward(losses.total)
+        trainer.engine.read([losses.total])  # which waits for the device
         trainer.optimizer.zero_grad(set_to_none=True)
         if number:
             taken[progress >= change].append(time.monotonic() - started)
