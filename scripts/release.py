@@ -31,7 +31,7 @@ def run(*command: str, **options: object) -> str:
 
 def version() -> str:
     """The version, which changelog and citation have to agree with."""
-    found = re.search(r'"(.*)"', (ROOT / "src/residapt/version.py").read_text(encoding="utf-8"))
+    found = re.search(r'__version__ = "(.*)"', (ROOT / "src/residapt/version.py").read_text(encoding="utf-8"))
     assert found is not None
     wanted = found[1]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
