@@ -60,7 +60,7 @@ def twine_check(files: list[str]) -> None:
     """``twine check`` in an environment of its own, so that it is no dependency."""
     with tempfile.TemporaryDirectory() as place:
         venv.create(place, with_pip=True)
-        python = str(next(Path(place).glob("*/python*")))
+        python = str(Path(place, "Scripts" if os.name == "nt" else "bin", "python"))
         run(python, "-m", "pip", "install", "--quiet", "twine")
         print(run(python, "-m", "twine", "check", "--strict", *files).strip())
 
