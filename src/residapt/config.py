@@ -89,6 +89,9 @@ class DataConfig(Settings):
     """Share of the labelled source images held out for early stopping and for the scores."""
     cache_gb: float = Field(20.0, ge=0)
     """Gigabytes of decoded images on disk, for all runs of this machine (residapt cache); 0 keeps none."""
+    workers: int | None = Field(None, ge=0)
+    """Threads that prepare the next batches while the present one trains; None takes as many as are of use. They change
+    nothing but the time."""
     score_images: ClassVar[int] = 5000
     """Largest number of target images on which the label-free scores are computed."""
 

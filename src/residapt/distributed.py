@@ -7,8 +7,9 @@ rank selection prunes, and a wrapper's buckets would not follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -84,22 +85,23 @@ class Engine:
         """Gradients of this process's loss."""
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def update(self, optimizer: Optimizer, clip: float | None = None) -> float | None:
+    def update(self, optimizer: Optimizer, clip: float | None = None) -> Tensor:
         """One optimiser step with the gradients of all processes; gives their norm before clipping.
 
         Gradients that are not finite change nothing. In fp16 they are no more than an overflow, which the loss scale
-        follows, and there is no norm then.
+        follows. The norm stays on the device: whoever reads it waits for the step.
         """
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.average_gradients(parameters)
-        scaled = self.scaler.is_enabled()
-        if scaled:
+        if self.scaler.is_enabled():
             self.scaler.unscale_(optimizer)
-        norm = float(nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip))
-        if scaled or math.isfinite(norm):
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip)
+        if self.scaler.is_enabled():
             self.scaler.step(optimizer)
             self.scaler.update()
-        return None if scaled and not math.isfinite(norm) else norm
+        else:
+            _step_if_finite(optimizer, norm)
+        return norm
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Average gradients over all processes, in one message per dtype.
@@ -116,32 +118,47 @@ class Engine:
             self._average(members)
 
     def _average(self, members: list[nn.Parameter]) -> None:
-        there = members[0].new_tensor([float(p.grad is not None) for p in members])
+        have = self._total([float(p.grad is not None) for p in members])
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
-        flat = torch.cat([there, *(part.reshape(-1) for part in parts)])
+        flat = torch.cat([part.reshape(-1) for part in parts])
         distributed.all_reduce(flat)
-        have = flat[: len(members)].tolist()
-        shared = torch.split(flat[len(members) :] / self.world, [part.numel() for part in parts])
+        shared = torch.split(flat / self.world, [part.numel() for part in parts])
         for parameter, part, mean, count in zip(members, parts, shared, have, strict=True):
             if count:
                 parameter.grad = part.copy_(mean.view(part.shape))
+
+    def read(self, numbers: Sequence[Tensor]) -> list[float]:
+        """Tensors of one number each, averaged over all processes; waits for the device once for all of them."""
+        if not numbers:
+            return []
+        kind = torch.float32 if self.device.type == "mps" else torch.float64
+        flat = torch.stack([number.detach().to(self.device, kind).reshape(()) for number in numbers])
+        if self.world > 1:
+            distributed.all_reduce(flat)
+            flat /= self.world
+        return [float(number) for number in flat.tolist()]
 
     def average_values(self, values: Mapping[str, float]) -> dict[str, float]:
         """Numbers averaged over all processes, for the record; every process must have the same names."""
         if self.world == 1 or not values:
             return dict(values)
-        kind = torch.float32 if self.device.type == "mps" else torch.float64
-        flat = torch.tensor(list(values.values()), dtype=kind, device=self.device)
-        distributed.all_reduce(flat)
-        return dict(zip(values, (flat / self.world).tolist(), strict=True))
+        means = (total / self.world for total in self._total(list(values.values())))
+        return dict(zip(values, means, strict=True))
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in any process, so that all of them do the same next."""
-        if self.world == 1:
-            return flag
-        count = torch.tensor(float(flag), device=self.device)
-        distributed.all_reduce(count)
-        return bool(count > 0)
+        return flag if self.world == 1 else self._total([float(flag)])[0] > 0
+
+    def _total(self, values: list[float]) -> list[float]:
+        """Sums over all processes of numbers that no device has computed."""
+        flat = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(flat, group=self._between_hosts)
+        return [float(value) for value in flat.tolist()]
+
+    @cached_property
+    def _between_hosts(self) -> Any:
+        """A group whose messages do not pass through accelerators, so that nothing waits for them."""
+        return None if distributed.get_backend() == "gloo" else distributed.new_group(backend="gloo")
 
     def agree(self, number: int) -> int:
         """The main process's number."""
@@ -169,3 +186,17 @@ class Engine:
     def wait(self) -> None:
         """Let every process arrive here."""
         self._state.wait_for_everyone()
+
+
+def _step_if_finite(optimizer: Optimizer, norm: Tensor) -> None:
+    """A step unless the norm of the gradients is not finite; fused optimisers find that out on the device."""
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        if bool(torch.isfinite(norm)):
+            optimizer.step()
+        return
+    # The mark by which torch.amp.GradScaler tells fused optimisers to leave everything as it is.
+    optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+    try:
+        optimizer.step()
+    finally:
+        optimizer.found_inf = None  # type: ignore[attr-defined]

@@ -43,7 +43,7 @@ def pixels(folder: Path, cache: CacheConfig, groups: Tensor | None = None) -> Pi
 
 
 def plain(folder: Path) -> Tensor:
-    return torch.stack([decode_image(path, size=8, channels=3) for path in files(folder).paths])
+    return torch.stack([decode_image(path, size=8, channels=3) for path in files(folder).files])
 
 
 def no_decoding(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -131,7 +131,7 @@ def test_a_class_is_replaced_by_no_other_class(photos: Path) -> None:
 
 
 def test_more_than_half_unreadable_ends_the_run(photos: Path) -> None:
-    for path in files(photos).paths[5:16]:
+    for path in files(photos).files[5:16]:
         path.write_bytes(b"")
     with pytest.raises(DataError, match="11 of 20"):
         pixels(photos, CacheConfig(0)).check()

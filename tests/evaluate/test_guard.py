@@ -179,7 +179,9 @@ OVERTURNED, KEPT = (1.0, 0.8), (1.0, 0.85)
         ({"class_ami": UP, "anchored_ami": DOWN}, True),
         ({"class_ami": UP, "sure_agreement": OVERTURNED}, True),
         ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": KEPT}, True),
-        ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": OVERTURNED}, False),
+        ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": OVERTURNED, "infomax": (1.0, 0.95)}, False),
+        ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": OVERTURNED}, True),
+        ({"class_ami": UP, "anchored_ami": (0.5, 0.3), "sure_agreement": OVERTURNED}, False),
         # A poor source network: its confident predictions say little.
         ({"class_ami": (0.2, 0.5), "anchored_ami": DOWN, "sure_agreement": (1.0, 0.6)}, True),
         ({"class_ami": UP, "source_accuracy": (0.9, 0.75)}, True),

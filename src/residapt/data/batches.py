@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,15 +29,24 @@ class Batch:
     """A second random view of the same target images, if requested."""
 
     def to(self, device: torch.device, memory_format: torch.memory_format | None = None) -> Batch:
-        """The batch on a device; images in the given memory format where they have four dimensions."""
+        """The batch on a device; images in the given memory format where they have four dimensions.
 
-        def move(tensor: Tensor | None) -> Tensor | None:
-            if tensor is None:
-                return None
-            moved = tensor.to(device)
+        Nobody waits for the copy of pinned memory: what uses it on the device comes after it.
+        """
+
+        def move(tensor: Tensor) -> Tensor:
+            moved = tensor.to(device, non_blocking=tensor.device.type == "cpu" and tensor.is_pinned())
             return moved.contiguous(memory_format=memory_format) if memory_format and moved.ndim == 4 else moved
 
-        return Batch(*(move(getattr(self, name)) for name in self.__dataclass_fields__))  # type: ignore[arg-type]
+        return self._each(move)
+
+    def pinned(self) -> Batch:
+        """The batch in memory from which a GPU copies by itself."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        tensors = (getattr(self, name) for name in self.__dataclass_fields__)
+        return Batch(*(None if tensor is None else change(tensor) for tensor in tensors))  # type: ignore[arg-type]
 
 
 def derived_seed(*parts: int | str) -> int:
@@ -44,11 +56,21 @@ def derived_seed(*parts: int | str) -> int:
 
 
 class Order:
-    """Sample order: sample number g of the endless stream is permutation g // n at place g % n."""
+    """Sample order: sample number g of the endless stream is permutation g // n at place g % n.
+
+    Several threads may ask at the same time, in this epoch and in the next.
+    """
 
     def __init__(self, size: int, seed: int, name: str) -> None:
         self.size, self.seed, self.name = size, seed, name
-        self._epoch, self._permutation = -1, torch.empty(0, dtype=torch.long)
+        self._permutations: dict[int, Tensor] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_permutations": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def take(self, start: int, count: int) -> Tensor:
         """The indices of ``count`` samples from place ``start`` of the endless stream."""
@@ -61,11 +83,13 @@ class Order:
         return torch.cat(pieces)
 
     def _of(self, epoch: int) -> Tensor:
-        if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(derived_seed(self.seed, self.name, epoch))
-            self._permutation = torch.randperm(self.size, generator=generator)
-            self._epoch = epoch
-        return self._permutation
+        with self._lock:
+            if epoch not in self._permutations:
+                generator = torch.Generator().manual_seed(derived_seed(self.seed, self.name, epoch))
+                made = torch.randperm(self.size, generator=generator)
+                # Those that are left: of the epoch before, which other threads may still be in.
+                self._permutations = {epoch: made, **dict(sorted(self._permutations.items())[-1:])}
+            return self._permutations[epoch]
 
 
 class BalancedOrder:
@@ -113,19 +137,26 @@ class Batches:
             self.orders["few"] = _labelled_order(pair.few, pair.balance, seed, "few")
         self.shares = {name: _share(name, count, rank, world) for name, count in self.sizes.items()}
 
-    def batch(self, step: int, *, view: bool = False) -> Batch:
+    def batch(self, step: int, *, view: bool = False, target: bool = True) -> Batch:
         """The batch of that step: the same whenever and by whomever it is asked.
 
-        ``view`` adds the target images with other random changes, those that the data itself makes.
+        ``view`` adds the target images with other random changes, those that the data itself makes. Without ``target``
+        none are fetched, and the source images stand in their place.
         """
         source, labels = self._labelled(step, "source", self.pair.source)
+        if not target:
+            return self._with_few(Batch(source, labels, source), step)
         index = self._index(step, "target")
-        target = self._fetch(self.pair.target, index, step, "target")
+        images = self._fetch(self.pair.target, index, step, "target")
         views = self.pair.target if self.pair.views is None else self.pair.views
         again = self._fetch(views, index, step, "target", "view") if view else None
+        return self._with_few(Batch(source, labels, images, view=again), step)
+
+    def _with_few(self, batch: Batch, step: int) -> Batch:
         if self.pair.few is None:
-            return Batch(source, labels, target, view=again)
-        return Batch(source, labels, target, *self._labelled(step, "few", self.pair.few), view=again)
+            return batch
+        few, labels = self._labelled(step, "few", self.pair.few)
+        return replace(batch, few=few, few_labels=labels)
 
     def _labelled(self, step: int, name: str, data: Labelled) -> tuple[Tensor, Tensor]:
         index = self._index(step, name)

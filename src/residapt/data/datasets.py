@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context, get_start_method
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from residapt.data.decode import fit_image
+from residapt.data.decoded import CacheConfig
 from residapt.data.domains import BatchTransform
+from residapt.data.spool import Spool
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
 
@@ -21,7 +25,7 @@ IMAGE_KEYS = ("image", "pixel_values", "img", "images")
 LABEL_KEYS = ("label", "labels", "target", "fine_label")
 
 LIMIT = 4e9
-"""Bytes of tensors of a stream that are kept in memory."""
+"""Bytes of float tensors of a stream that are kept in memory."""
 
 
 class MapStyle(Protocol):
@@ -36,35 +40,76 @@ class MapStyle(Protocol):
         ...
 
 
-class DatasetImages:
-    """The images of a map-style data set, fetched row by row; random transforms of its own keep working.
+class RowFetcher:
+    """Rows of a map-style data set as tensors, fetched here or by worker processes.
 
-    They draw from torch's generator, which is seeded for each batch, so that a run can be repeated and resumed. With
-    ``workers`` rows are fetched by so many threads, and only then their random draws may come in another order.
+    Random transforms of the data set draw from torch's generator, which is seeded for each row, so that a run can be
+    repeated and resumed, and so that it makes no difference who fetches a row.
     """
 
-    def __init__(self, rows: MapStyle, form: InputSpec, transform: BatchTransform, workers: int = 0) -> None:
-        self.rows, self.form, self.transform = rows, form, transform
-        self._pool = ThreadPoolExecutor(workers) if workers else None
+    def __init__(self, rows: MapStyle, form: InputSpec, workers: int = 0) -> None:
+        self.rows, self.form, self.workers = rows, form, workers
+        self._pool: ProcessPoolExecutor | None = None
+        if workers:
+            # As torch's DataLoader starts them; now, before there are other threads.
+            self._pool = ProcessPoolExecutor(workers, mp_context=get_context(), initializer=_adopt, initargs=(self,))
+            self._pool.submit(len, rows).result() if get_start_method() == "fork" else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def fetch(self, index: Sequence[int], seed: int) -> Tensor:
+        """The images of rows as one tensor."""
+        if self._pool is None:
+            with torch.random.fork_rng(devices=[]):
+                return self.fetch_here(index, seed)
+        return torch.from_numpy(self._pool.submit(_fetch_adopted, index, seed).result())
+
+    def fetch_here(self, index: Sequence[int], seed: int) -> Tensor:
+        """The same, in this process."""
+        images = []
+        for place, number in enumerate(index):
+            torch.default_generator.manual_seed((seed + place) % 2**63)
+            images.append(tensor_of(image_of(self.rows[number]), self.form))
+        return stack(images, index[0])
+
+
+_adopted: RowFetcher | None = None
+
+
+def _adopt(fetcher: RowFetcher) -> None:
+    """Of a worker process: the rows that it fetches."""
+    global _adopted
+    _adopted = fetcher
+    torch.set_num_threads(1)
+
+
+def _fetch_adopted(index: Sequence[int], seed: int) -> NDArray[Any]:
+    assert _adopted is not None
+    found: NDArray[Any] = _adopted.fetch_here(index, seed).numpy()
+    return found
+
+
+class DatasetImages:
+    """The images of a map-style data set."""
+
+    def __init__(self, rows: RowFetcher, transform: BatchTransform) -> None:
+        self.rows, self.transform = rows, transform
+        self.prefetch = self.threads = rows.workers > 0
+        """Rows that are fetched in this process draw from the generator that training draws from."""
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows.rows)
 
     def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
         """A batch of floats; float tensors are taken as they are."""
         seed = int(torch.randint(2**62, (1,), generator=generator))
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            images = list(self._pool.map(self._one, index.tolist()) if self._pool else map(self._one, index.tolist()))
-        batch = stack(images, int(index[0]))
+        batch = self.rows.fetch(index.tolist(), seed)
         return batch if batch.is_floating_point() else self.transform(batch, generator)
 
     def gives_floats(self) -> bool:
         """Whether the data set brings its images into the network's form itself."""
-        return self._one(0).is_floating_point()
-
-    def _one(self, index: int) -> Tensor:
-        return tensor_of(image_of(self.rows[index]), self.form)
+        return self.rows.fetch([0], 0).is_floating_point()
 
 
 def read_labels(rows: MapStyle) -> Tensor:
@@ -106,16 +151,18 @@ def class_names(rows: object, labels: Tensor) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
-def unwrap(data: Any, *, what: str) -> tuple[MapStyle, int]:
-    """The map-style data set inside a loader with its workers; streams are read into memory, up to :data:`LIMIT`."""
+def unwrap(
+    data: Any, form: InputSpec, cache: CacheConfig, *, what: str, labelled: bool = False
+) -> tuple[MapStyle, int]:
+    """The map-style data set inside a loader with its workers; streams are read once, to the end."""
     if isinstance(data, DataLoader):
         if not isinstance(data.dataset, IterableDataset):
             return _checked(data.dataset, what), data.num_workers
-        return _keep((row for batch in data for row in _apart(batch)), what), 0
+        return read_stream((row for batch in data for row in _apart(batch)), form, cache, what, labelled), 0
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return _checked(data, what), 0
     if hasattr(data, "__iter__"):
-        return _keep(data, what), 0
+        return read_stream(data, form, cache, what, labelled), 0
     raise DataError(
         f"{what} is of type {type(data).__name__}. Give a folder, a DataLoader, a data set with rows by number, "
         "or tensors."
@@ -129,19 +176,37 @@ def _checked(rows: Any, what: str) -> MapStyle:
     return known
 
 
-def _keep(stream: Iterable[Any], what: str) -> MapStyle:
-    """All rows of a stream, in memory."""
-    rows: list[Any] = []
-    used = 0
+def read_stream(stream: Iterable[Any], form: InputSpec, cache: CacheConfig, what: str, labelled: bool) -> MapStyle:
+    """All rows of a stream: images as pixels in a temporary file, float tensors in memory."""
+    spool, floats, labels = Spool(cache, what), [], []
     for row in stream:
-        rows.append(row)
-        image = image_of(row)
-        used += image.numel() * image.element_size() if isinstance(image, Tensor) else 0
-        if used > LIMIT:
+        image = tensor_of(image_of(row), form)
+        if labelled:
+            labels.append(int(label_of(row)))
+        if image.dtype == torch.uint8:
+            spool.add(image)
+            continue
+        floats.append(image)
+        if len(floats) * image.nbytes > LIMIT:
             raise DataError(
-                f"{what} is a stream of more than {LIMIT / 1e9:g} GB of tensors. Give a data set with rows by number."
+                f"{what} is a stream of more than {LIMIT / 1e9:g} GB of float tensors. Give a data set with rows by "
+                "number, or a stream of images, which are kept on disk at the network's size."
             )
-    return _checked(rows, what)
+    if floats and spool.count:
+        raise DataError(f"{what} is a stream of images and of float tensors. Give one of the two.")
+    if not floats and not spool.count:
+        raise DataError(f"{what} is empty: the {type(stream).__name__} has no rows.")
+    images = stack(floats, 0) if floats else spool.images()
+    rows = Streamed(images, torch.tensor(labels)) if labelled else Streamed(images)
+    rows.features = getattr(stream, "features", None)
+    return rows
+
+
+class Streamed(TensorDataset):
+    """What a stream held."""
+
+    features: Any = None
+    """Columns of a Hugging Face stream, which know the names of classes."""
 
 
 def _apart(batch: Any) -> list[Any]:

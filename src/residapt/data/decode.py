@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,17 +30,22 @@ class UnreadableImageError(DataError):
         return type(self), (self.path, self.reason)
 
 
-def decode_image(path: Path, *, size: int, channels: int, interpolation: str = "bilinear") -> Tensor:
-    """The image as uint8 (channels, size, size): shorter side brought to ``size``, the centre cut out."""
+def decode_image(
+    path: Path, *, size: int, channels: int, interpolation: str = "bilinear", encoded: bytes | None = None
+) -> Tensor:
+    """The image as uint8 (channels, size, size): shorter side brought to ``size``, the centre cut out.
+
+    ``encoded`` is the content of an image that is no file of its own; ``path`` is then only its name.
+    """
     resampling = _resampling(interpolation)
     mode = _mode(channels)
     try:
-        with Image.open(path, formats=_formats()) as file:
+        with Image.open(path if encoded is None else io.BytesIO(encoded), formats=_formats()) as file:
             # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size for less; twice the wanted size is enough.
             file.draft(None, (2 * size, 2 * size))
             return _pixels(file, size, mode, resampling)
     except Exception as error:  # a broken file can make a decoder raise almost anything
-        raise UnreadableImageError(path, _reason(path, error)) from None
+        raise UnreadableImageError(path, _reason(path, error, encoded)) from None
 
 
 def fit_image(image: Image.Image, *, size: int, channels: int, interpolation: str = "bilinear") -> Tensor:
@@ -105,13 +111,14 @@ def _mode(channels: int) -> str:
     return "L" if channels == 1 else "RGB"
 
 
-def _reason(path: Path, error: Exception) -> str:
+def _reason(path: Path, error: Exception, encoded: bytes | None) -> str:
     if path.suffix.lower() in (".heic", ".heif") and "HEIF" not in _formats():
         return "HEIC needs a decoder that is not installed; convert it to JPEG"
     if isinstance(error, Image.DecompressionBombError):
         return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels"
     if isinstance(error, UnidentifiedImageError):
-        return "it is empty" if path.stat().st_size == 0 else "its content is no image of a known format"
+        length = path.stat().st_size if encoded is None else len(encoded)
+        return "it is empty" if length == 0 else "its content is no image of a known format"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error) or type(error).__name__).rstrip(".")

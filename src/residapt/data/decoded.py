@@ -18,7 +18,7 @@ from torch import Tensor
 
 from residapt.data.cache_folder import SUFFIX, cache_folder
 from residapt.data.decode import UnreadableImageError, decode_image
-from residapt.data.domains import BatchTransform, Images
+from residapt.data.domains import BatchTransform, Images, parts_of
 from residapt.data.pixel_file import PixelFile
 from residapt.errors import DataError
 from residapt.models.input_spec import InputSpec
@@ -43,6 +43,15 @@ class Encoded(Protocol):
         """How many there are."""
         ...
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where they are, if each is a file of its own."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """What to call each of them; empty if they have only numbers."""
+        ...
+
     def content(self, index: int) -> str:
         """What names an image and changes whenever it does, such as its name, size and time of change."""
         ...
@@ -56,7 +65,7 @@ class Encoded(Protocol):
 class Files:
     """Image files."""
 
-    paths: tuple[Path, ...]
+    files: tuple[Path, ...]
     root: Path
 
     @property
@@ -65,16 +74,16 @@ class Files:
         return str(self.root.absolute())
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.files)
 
     def names(self) -> tuple[str, ...]:
         """Paths from the root."""
         start = str(self.root)
-        return tuple(os.path.relpath(path, start).replace(os.sep, "/") for path in self.paths)
+        return tuple(os.path.relpath(path, start).replace(os.sep, "/") for path in self.files)
 
     def content(self, index: int) -> str:
         """Path, size and time of change."""
-        path = self.paths[index]
+        path = self.files[index]
         try:
             about = os.stat(path)
         except OSError:
@@ -83,7 +92,7 @@ class Files:
 
     def decode(self, index: int, form: InputSpec) -> Tensor:
         """The file's image."""
-        return decode_image(self.paths[index], size=form.size, channels=form.channels, interpolation=form.interpolation)
+        return decode_image(self.files[index], size=form.size, channels=form.channels, interpolation=form.interpolation)
 
 
 @dataclass(frozen=True)
@@ -238,10 +247,7 @@ class DecodedImages:
 
 def pixels_behind(images: Images) -> list[Pixels]:
     """All that is decoded on the way when these images are fetched, each once."""
-    if isinstance(images, DecodedImages):
-        return [images.pixels]
-    inner = [getattr(images, name) for name in ("images", "first", "second") if hasattr(images, name)]
-    found = [pixels for one in inner if not isinstance(one, Tensor) for pixels in pixels_behind(one)]
+    found = [part.pixels for part in parts_of(images) if isinstance(part, DecodedImages)]
     return list(dict.fromkeys(found))
 
 

@@ -79,6 +79,13 @@ class JoinedImages:
         return torch.cat(pieces)[torch.cat(places).argsort()]
 
 
+def parts_of(images: Images) -> list[Images]:
+    """The images that others are made of, by joining or selecting them."""
+    inner = [getattr(images, name) for name in ("images", "first", "second") if hasattr(images, name)]
+    found = [part for one in inner if hasattr(one, "fetch") for part in parts_of(one)]
+    return found or [images]
+
+
 @dataclass(frozen=True)
 class Labelled:
     """Images with class indices."""
@@ -120,6 +127,8 @@ class DomainPair:
     """How the batches of both labelled sets are drawn."""
     views: Images | None = None
     """What second views of target images are drawn from, where not from ``target`` once more."""
+    workers: int | None = None
+    """Threads that prepare batches ahead; None takes as many as are of use."""
 
     def __post_init__(self) -> None:
         if isinstance(self.target, Labelled):

@@ -15,6 +15,8 @@ from residapt.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from residapt.data.shards import Shards
+
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 
 
@@ -28,6 +30,8 @@ class LabelledFiles:
     class_numbers: tuple[int, ...]
     """Index of each image's class."""
     notes: tuple[str, ...] = ()
+    shards: Shards | None = None
+    """The images in tar files, where ``paths`` is empty."""
 
     @property
     def labels(self) -> Tensor:
@@ -35,6 +39,16 @@ class LabelledFiles:
         import torch  # only here: scanning needs no torch
 
         return torch.tensor(self.class_numbers, dtype=torch.long)
+
+
+@dataclass(frozen=True)
+class UnlabelledFiles:
+    """Images without classes as found on disk."""
+
+    root: Path
+    paths: tuple[Path, ...]
+    shards: Shards | None = None
+    """The images in tar files, where ``paths`` is empty."""
 
 
 def scan_source(root: Path) -> LabelledFiles:

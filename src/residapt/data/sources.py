@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
-from residapt.data.datasets import DatasetImages, as_labels, class_names, read_labels, unwrap
-from residapt.data.decoded import CHECKED, CacheConfig, DecodedImages, Files, Pixels
+from residapt.data.datasets import (
+    IMAGE_KEYS,
+    DatasetImages,
+    RowFetcher,
+    as_labels,
+    class_names,
+    read_labels,
+    unwrap,
+)
+from residapt.data.decoded import CHECKED, CacheConfig, DecodedImages, Encoded, Files, Pixels
 from residapt.data.domains import Images, Labelled, TensorImages
-from residapt.data.folders import LabelledFiles, scan_target
-from residapt.data.labelled_files import find_labelled, find_source
+from residapt.data.folders import LabelledFiles, UnlabelledFiles
+from residapt.data.hub_rows import encoded_rows
+from residapt.data.labelled_files import find_labelled, find_source, find_target
 from residapt.data.preprocess import Normalise, augment
 from residapt.data.split import Part
 from residapt.errors import DataError
@@ -46,7 +56,7 @@ class OpenImages:
     """Augmented."""
     plain: Images
     """As the network sees them when it is used."""
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     """A name for each image; none when they have only numbers."""
     files: tuple[Path, ...] = ()
     """Where they are, for images on disk."""
@@ -87,14 +97,14 @@ def open_source(data: Any, reading: Reading, classes: Sequence[str] | None = Non
     return _open_labelled(data, reading, "source", classes)
 
 
-def open_target(data: Any, reading: Reading, files: Sequence[Path] | None = None) -> OpenImages:
-    """The unlabelled target: a folder, images, a DataLoader or a data set. Labels beside the images are not read.
+def open_target(data: Any, reading: Reading, found: UnlabelledFiles | None = None) -> OpenImages:
+    """The unlabelled target: a folder, a list, tar files, images, a DataLoader or a data set.
 
-    ``files`` are those of the folder where it was scanned already.
+    Labels beside the images are not read. ``found`` is what a path means, where it was scanned already.
     """
     if isinstance(data, (str, Path)):
-        root = Path(data)
-        return open_files(scan_target(root) if files is None else files, root, reading, "target")[0]
+        found = found or find_target(Path(data))
+        return open_encoded(found.shards or Files(found.paths, found.root), reading, "target")[0]
     if isinstance(data, (tuple, list)) and _is_pair(data):
         data = data[0]
     return _open_images(data, reading, "target")
@@ -112,7 +122,8 @@ def open_evaluation(data: Any, reading: Reading, classes: Sequence[str], what: s
 
 
 def _open_folders(found: LabelledFiles, reading: Reading, what: str) -> OpenLabelled:
-    images, kept = open_files(found.paths, found.root, reading, what, found.labels, whole=what != "source")
+    encoded = found.shards or Files(found.paths, found.root)
+    images, kept = open_encoded(encoded, reading, what, found.labels, whole=what != "source")
     labels = found.labels[kept]
     if what == "source":
         gone = sorted(set(found.labels.tolist()) - set(labels.tolist()))
@@ -136,13 +147,13 @@ def open_files(
 
 
 def open_encoded(
-    encoded: Files, reading: Reading, what: str, labels: Tensor | None = None, *, whole: bool = False
+    encoded: Encoded, reading: Reading, what: str, labels: Tensor | None = None, *, whole: bool = False
 ) -> tuple[OpenImages, Tensor]:
     """Images that are decoded when they are needed; see :func:`open_files`."""
     pixels = Pixels(encoded, reading.form, what=what, cache=reading.cache, groups=labels)
     pixels.check(reading.on_image, whole=whole)
     train, plain = (DecodedImages(pixels, transform) for transform in reading.transforms())
-    names, files = encoded.names(), encoded.paths
+    names, files = encoded.names(), encoded.files
     everything = torch.arange(len(encoded))
     if (len(encoded) > CHECKED and not whole) or not pixels.broken:
         return OpenImages(train, plain, names, files, pixels=pixels), everything
@@ -151,8 +162,8 @@ def open_encoded(
     return OpenImages(
         Part(train, kept),
         Part(plain, kept),
-        tuple(names[i] for i in chosen),
-        tuple(files[i] for i in chosen),
+        tuple(names[i] for i in chosen) if names else (),
+        tuple(files[i] for i in chosen) if files else (),
         notes=pixels.left_out(),
         pixels=pixels,
     ), kept
@@ -160,14 +171,16 @@ def open_encoded(
 
 def _open_labelled(data: Any, reading: Reading, what: str, classes: Sequence[str] | None) -> OpenLabelled:
     if isinstance(data, (tuple, list)) and _is_pair(data):
-        labels, owner = as_labels(torch.as_tensor(data[1])), None
+        rows: Any = None
+        labels = as_labels(torch.as_tensor(data[1]))
         images = _open_images(data[0], reading, what)
     else:
         if isinstance(data, (Tensor, np.ndarray)):
             raise DataError(f"{what} is a tensor without labels. Give (images, labels).")
-        owner, workers = unwrap(data, what=what)
-        images, labels = _open_rows(owner, reading, workers), read_labels(owner)
-    names = tuple(classes) if classes is not None else class_names(owner, labels)
+        rows, workers = unwrap(data, reading.form, reading.cache, what=what, labelled=True)
+        images, kept = _open_rows(rows, reading, workers, what, labelled=True)
+        labels = read_labels(rows)[kept]
+    names = tuple(classes) if classes is not None else class_names(data if rows is None else rows, labels)
     Labelled(images.plain, labels).check_classes(len(names), what)
     if what == "source" and len(set(labels.tolist())) < 2:
         raise DataError(f"source has 1 class only (label {int(labels[0])}); there is nothing to tell apart.")
@@ -179,8 +192,8 @@ def _open_images(data: Any, reading: Reading, what: str) -> OpenImages:
         data = torch.from_numpy(data)
     if isinstance(data, Tensor):
         return _open_tensor(data, reading, what)
-    rows, workers = unwrap(data, what=what)
-    return _open_rows(rows, reading, workers)
+    rows, workers = unwrap(data, reading.form, reading.cache, what=what)
+    return _open_rows(rows, reading, workers, what)[0]
 
 
 def _open_tensor(images: Tensor, reading: Reading, what: str) -> OpenImages:
@@ -196,9 +209,18 @@ def _open_tensor(images: Tensor, reading: Reading, what: str) -> OpenImages:
     return OpenImages(TensorImages(images, train, name=what), TensorImages(images, plain, name=what))
 
 
-def _open_rows(rows: Any, reading: Reading, workers: int) -> OpenImages:
-    train, plain = (DatasetImages(rows, reading.form, transform, workers) for transform in reading.transforms())
-    return OpenImages(train, plain, raw=not train.gives_floats())
+def _open_rows(
+    rows: Any, reading: Reading, workers: int, what: str, *, labelled: bool = False
+) -> tuple[OpenImages, Tensor]:
+    """Rows of a data set as images, and which of them can be read."""
+    everything = torch.arange(len(rows))
+    if isinstance(rows, TensorDataset):  # used where they are, without a loop over rows
+        return _open_tensor(rows.tensors[0], reading, what), everything
+    if (encoded := encoded_rows(rows, IMAGE_KEYS)) is not None:
+        return open_encoded(encoded, reading, what, read_labels(rows) if labelled else None)
+    fetcher = RowFetcher(rows, reading.form, workers)
+    train, plain = (DatasetImages(fetcher, transform) for transform in reading.transforms())
+    return OpenImages(train, plain, raw=not train.gives_floats()), everything
 
 
 def _is_pair(data: Sequence[Any]) -> bool:

@@ -41,6 +41,9 @@ class CachedViews:
     ``chosen`` are the numbers of the views that are drawn from; all of them where nothing is given.
     """
 
+    prefetch = True
+    """Reading them takes long enough to be done ahead."""
+
     def __init__(self, rows: RowFile, views: int, chosen: range | None = None) -> None:
         self.rows, self.views, self.chosen = rows, views, range(views) if chosen is None else chosen
 

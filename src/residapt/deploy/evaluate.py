@@ -89,7 +89,10 @@ def evaluate_folder(
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}.")
     check_positive(positive, deployed.classes)
-    found, left_out = _without_trained(find_labelled(folder, deployed.classes), deployed)
+    files = find_labelled(folder, deployed.classes)
+    if files.shards is not None:
+        raise DataError(f"'{folder}' are tar files, which are only read in training. Unpack them into class folders.")
+    found, left_out = _without_trained(files, deployed)
     # One block from the start: small pieces that stay, between batches that go, keep the heap from being used again.
     logits = torch.empty(len(found.paths), len(deployed.classes))
     readable, done = torch.zeros(len(found.paths), dtype=torch.bool), 0

@@ -112,10 +112,15 @@ class Alignment(AdaptingMethod):
 
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
         """Rank selection when it is due (Algorithm 1, lines 3-6), and what every method does."""
-        changes = []
-        if self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step):
-            changes = shrink(self.streams, self._rank_config(), optimizer)
+        changes = shrink(self.streams, self._rank_config(), optimizer) if self._selects_ranks(step) else []
         return changes + super().after_step(step, optimizer)
+
+    def due(self, step: int) -> bool:
+        """Rank selection reads the transforms."""
+        return self._selects_ranks(step) or super().due(step)
+
+    def _selects_ranks(self, step: int) -> bool:
+        return self.select_ranks and self.config.penalty == "prox" and self.config.rank.due(step)
 
     def _rank_config(self) -> RankConfig:
         """With proximal steps that are larger where there are fewer of them than the settings were made for."""

@@ -141,11 +141,13 @@ class AdaptingMethod(Method):
             self.streams.average.update(self.streams, settings.decay**settings.every)
         return []
 
-    def _refresh_prior(self, step: int) -> None:
+    def due(self, step: int) -> bool:
+        """An estimate of the prior reads what was counted."""
         settings = self.config.prior
-        if self.prior is None or settings.kind != "estimated" or step % settings.every:
-            return
-        if self._progress < settings.warmup:
+        return self.prior is not None and settings.kind == "estimated" and step % settings.every == 0
+
+    def _refresh_prior(self, step: int) -> None:
+        if self.prior is None or not self.due(step) or self._progress < self.config.prior.warmup:
             return
         reason = self.prior.refresh()
         if reason is not None and int(self.prior.counts[1]) == 1:

@@ -7,6 +7,8 @@ oracle ``target_only`` gets them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,6 +27,7 @@ class SourceOnly(Method):
     """Cross-entropy on the source; target images are not used."""
 
     name = "source_only"
+    reads_target = False
 
     def __init__(self, streams: TwoStream, change: Change | None = None) -> None:
         super().__init__()
@@ -158,4 +161,4 @@ def training_pair(method: Method, pair: DomainPair, target_labels: Labelled | No
             f"method '{method.name}' is the oracle and needs labelled target images, but none were given. "
             "Give them as target_labels, or leave the method out."
         )
-    return DomainPair(source=labelled, target=labelled.images, balance=pair.balance)
+    return replace(pair, source=labelled, target=labelled.images, few=None)

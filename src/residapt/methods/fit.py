@@ -54,6 +54,6 @@ def fit(name: str, network: nn.Module, pair: DomainPair, **settings: object) -> 
     return make_trainer(name, network, pair, **settings).run()  # type: ignore[arg-type]
 
 
-def source_pair(source: Labelled, balance: Balance = "as-is") -> DomainPair:
+def source_pair(source: Labelled, balance: Balance = "as-is", workers: int | None = None) -> DomainPair:
     """The pair for training on the source alone, whose target side is never used."""
-    return DomainPair(source, source.images, balance=balance)
+    return DomainPair(source, source.images, balance=balance, workers=workers)

@@ -1,4 +1,4 @@
-"""What a run directory tells: configuration, curves and, once it has finished, the summary."""
+"""What a run directory holds: configuration, curves and, once it has finished, the summary."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def time_section(data: RunData) -> Section | None:
         Column("what it is", wide=True),
     )
     apart = sum(seconds.get(name, 0.0) for name in NOT_TRAINING) / whole
-    told = tag("p", f"Checks, final scores and the report took {apart:.0%} of the time.")
-    return Section("time", "Time", join([table(columns, rows, caption="Time of each part."), told]), "Time", folds=True)
+    text = tag("p", f"Checks, final scores and the report took {apart:.0%} of the time.")
+    return Section("time", "Time", join([table(columns, rows, caption="Time of each part."), text]), "Time", folds=True)
 
 
 def _time(seconds: float) -> str:

@@ -67,10 +67,14 @@ class ScoresAlong(Callback):
         """The last step is another one."""
         self._steps = steps
 
+    def reads(self, step: int) -> bool:
+        """When scores are due."""
+        return self.every > 0 and step % self.every == 0
+
     def on_step(self, method: Method, step: int) -> None:
         """Score when it is time."""
         near_the_end = 0 < self._steps - step < self.every / 2  # on_end scores soon
-        if self.every and step % self.every == 0 and not near_the_end:
+        if self.reads(step) and not near_the_end:
             self._score(method, step)
 
     def on_end(self, method: Method, step: int) -> None:

@@ -63,7 +63,8 @@ def check_output(path: Path) -> None:
 
 
 def _exists(place: str) -> bool:
+    """Whether something is there; patterns of tar files are looked at when they are read."""
     try:
-        return Path(place).exists()
+        return Path(place).exists() or (place.endswith(".tar") and any(sign in place for sign in "{*"))
     except (OSError, ValueError):  # a name too long, or with a NUL
         return False

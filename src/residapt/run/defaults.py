@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
@@ -131,7 +129,9 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
     if not setup.resume and not given.is_set("views", "count"):
         setup, pace = _fewer_views(setup, pace)
-    setup = replace(setup, sample=_sample(setup, pace))
+    scored = images_in_the_end(setup, pace)
+    sample = setup.sample[subset(len(setup.sample), scored, seed=0)]
+    setup = replace(setup, scored=scored, sample=sample)
     config, notes, clock = setup.config, list(setup.notes), setup.clock
     clock.pace = pace
     if config.minutes and not setup.resume:
@@ -164,11 +164,6 @@ def _wanted(setup: Setup, given: Config) -> dict[str, int]:
     if setup.train_source and not given.is_set("pretrain", "steps"):
         found["pretrain"] = setup.config.pretrain.steps or 0
     return found
-
-
-def _sample(setup: Setup, pace: Pace) -> Tensor:
-    """The target images that the scores are computed on: fewer where they would take too long."""
-    return setup.sample[subset(len(setup.sample), images_in_the_end(setup, pace), seed=0)]
 
 
 def source_settings(config: Config) -> TrainConfig:

@@ -85,8 +85,8 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
 def evidence_of(setup: Setup, source: nn.Module, method: Method) -> tuple[Evidence, Evidence]:
     """Outputs of the source network and of the adapted one, on held-out source and on target images."""
     plain = plain_streams(source, setup.method_config.transform.features)
-    before = collect(plain, setup.held_out, setup.seen, target_stream="source", device=setup.device)
-    after = collect(method.streams, setup.held_out, setup.seen, target_stream="target", device=setup.device)
+    before = collect(plain, setup.held_out_seen, setup.seen, target_stream="source", device=setup.device)
+    after = collect(method.streams, setup.held_out_seen, setup.seen, target_stream="target", device=setup.device)
     return before, after
 
 

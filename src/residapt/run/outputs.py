@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from residapt.data.domains import DomainPair, Images, JoinedImages, Labelled
+from residapt.data.domains import Images, JoinedImages, Labelled
 from residapt.data.sources import OpenImages
 from residapt.data.split import Part
 from residapt.data.strong import Change, Changes
@@ -40,7 +40,7 @@ def with_outputs(setup: Setup) -> Setup:
     source, views = labelled(pair.source, table.train), table.views(pair.target)
     return replace(
         setup,
-        pair=DomainPair(source, table.train(pair.target), few, pair.balance, views),
+        pair=replace(pair, source=source, target=table.train(pair.target), few=few, views=views),
         held_out=labelled(setup.held_out, table.plain),
         inputs=table.plain(setup.inputs),
         evaluation=None if scored is None else replace(scored, data=labelled(scored.data, table.plain)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -120,16 +121,22 @@ def shares(config: Config, number: int) -> tuple[float, float]:
 def seconds_in_the_end(setup: Setup, pace: Pace) -> float:
     """Time of scoring both networks, and of the report."""
     scored = 0 if setup.evaluation is None else len(setup.evaluation.data.images)
-    images = 2 * (len(setup.held_out.images) + len(setup.sample) + scored)
+    images = 2 * (len(setup.held_out_seen.images) + len(setup.sample) + scored)
     return REPORT * pace.busy + images * pace.forward
 
 
 def images_in_the_end(setup: Setup, pace: Pace) -> int:
-    """How many target images are scored by both networks: in a small share of the time allowed, or in one pass."""
-    everything = len(setup.target) + len(setup.pair.source.images)
-    seconds = IN_THE_END * 60.0 * setup.config.minutes
-    possible = max(everything, int(seconds / max(pace.forward, 1e-9))) if setup.config.minutes else 4 * everything
-    return max(LOOKED_AT[1], possible // 2 - len(setup.held_out.images))
+    """How many images of each domain both networks are scored on.
+
+    No more than the training sees, and in a small share of the time allowed.
+    """
+    trained = setup.config.train.steps * setup.config.train.batch_size
+    most = min(trained, setup.config.data.score_images)
+    if setup.config.minutes:
+        seconds = IN_THE_END * 60.0 * setup.config.minutes
+        once = len(setup.target) + len(setup.pair.source.images)  # which may take as long as it takes
+        most = min(most, max(once, int(seconds / max(pace.forward, 1e-9))) // 4)
+    return max(LOOKED_AT[1], most)
 
 
 def images_along(config: Config, pace: Pace, looks: int) -> int:
@@ -170,7 +177,7 @@ def _stand_in(pair: DomainPair, like: Tensor) -> DomainPair:
         return Labelled(_Noise(len(data.images), like), data.labels)
 
     few = None if pair.few is None else of(pair.few)
-    return DomainPair(of(pair.source), _Noise(len(pair.target), like), few, pair.balance)
+    return replace(pair, source=of(pair.source), target=_Noise(len(pair.target), like), few=few)
 
 
 def _trainer(setup: Setup, method: str, pair: DomainPair, train: TrainConfig) -> Trainer:
@@ -190,6 +197,7 @@ def _cost(trainer: Trainer, change: float) -> StepCost:
         with trainer.engine.autocast():
             losses = trainer.method.losses(batch.to(trainer.engine.device, trainer.format), progress)
         trainer.engine.backward(losses.total)
+        trainer.engine.read([losses.total])  # which waits for the device
         trainer.optimizer.zero_grad(set_to_none=True)
         if number:
             taken[progress >= change].append(time.monotonic() - started)

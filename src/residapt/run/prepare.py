@@ -26,8 +26,8 @@ from residapt.run.networks import (
     accuracy_of,
     base_metadata,
     build_network,
+    configured_input,
     count_outputs,
-    form_of,
     given_network,
     with_base,
 )
@@ -50,6 +50,9 @@ from residapt.train.stopwatch import Stopwatch
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
 
+ASKED = 1000
+"""Most held-out source images by which that is found out."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Data:
@@ -62,7 +65,7 @@ class _Data:
     """Labelled target images."""
     source_free: bool = False
     """Whether the source is the target with the base's predictions."""
-    remarks: tuple[str, ...] = ()
+    extra_notes: tuple[str, ...] = ()
 
     @property
     def opened(self) -> dict[str, OpenImages]:
@@ -75,7 +78,7 @@ class _Data:
     def notes(self) -> tuple[str, ...]:
         others = [data.images.notes for data in (self.scored, self.few) if data]
         own = () if self.source_free else self.source.images.notes
-        return (*self.remarks, *own, *self.target.notes, *(note for notes in others for note in notes))
+        return (*self.extra_notes, *own, *self.target.notes, *(note for notes in others for note in notes))
 
 
 def prepare(request: Request) -> Setup:
@@ -95,13 +98,13 @@ def prepare(request: Request) -> Setup:
 def _read(request: Request, config: Config, free: bool) -> tuple[Setup, Facts]:
     engine = Engine(config.device, config.precision)
     said = base_metadata(config) if free else None
-    form = form_of(config, request.model) if said is None or said.input is None else said.input
+    form = configured_input(config, request.model) if said is None or said.input is None else said.input
     reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
     given = request.scanned or scan(*(request.data(name) for name in DATA))
     if free:
         config, notes = with_frequencies(config, said)
         network, data = _without_source(request, config, form, given, reading, engine)
-        data = replace(data, remarks=notes)
+        data = replace(data, extra_notes=notes)
     else:
         network, data = _with_source(request, config, form, given, reading)
     setup, facts = _assemble(request, config, engine, network, form, data)
@@ -118,7 +121,7 @@ def _with_source(
     network = _network(request, config, form, source.classes if source else given.source.classes)
     with phase("reading and checking the images", request.console):
         source = source or open_source(given.source, reading)
-        return network, _open(given, reading, source, open_target(given.target, reading, given.target_files))
+        return network, _open(given, reading, source, open_target(given.target, reading, given.found))
 
 
 def _without_source(
@@ -128,7 +131,7 @@ def _without_source(
     given = given._replace(evaluate=find_evaluation(given.evaluate, classes))
     network = _network(request, config, form, classes)
     with phase("reading and checking the images", request.console):
-        target = open_target(given.target, reading, given.target_files)
+        target = open_target(given.target, reading, given.found)
         _check_network(network, example_of(target.plain), classes)
         source = stand_in(target, network.module, classes, engine.device)
         return network, replace(_open(given, reading, source, target), source_free=True)
@@ -152,6 +155,7 @@ def _open(given: Scanned, reading: Reading, source: OpenLabelled, target: OpenIm
 def _assemble(
     request: Request, config: Config, engine: Engine, network: Network, form: InputSpec, data: _Data
 ) -> tuple[Setup, Facts]:
+    config = _with_holdout(config, len(data.source.labels))
     kept, held = stratified_split(data.source.labels, config.data.holdout, config.seed)
     if not len(held):
         raise DataError("every class of the source has a single image, so none can be held out. Add images.")
@@ -184,6 +188,7 @@ def _assemble(
         inputs=data.target.plain,
         opened=data.opened,
         sample=rest[subset(len(rest), config.data.score_images, seed=0)],
+        scored=config.data.score_images,
         unlabelled=rest,
         labelled=label_records_of(data.few),
         evaluation=evaluation,
@@ -200,11 +205,19 @@ def _assemble(
     return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
 
 
+def _with_holdout(config: Config, images: int) -> Config:
+    """The share held out as set; unless it is set, no more of a large source than scores are computed on."""
+    most = config.data.score_images / images
+    if config.is_set("data", "holdout") or config.data.holdout <= most:
+        return config
+    return config.with_group("data", holdout=most)
+
+
 def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainPair:
     """What is trained on: labelled target images are target images as well, and stay among the unlabelled ones."""
     source = Labelled(Part(data.source.images.train, kept), data.source.labels[kept])
     if data.few is None:
-        return DomainPair(source, data.target.train, balance=config.data.balance)
+        return DomainPair(source, data.target.train, balance=config.data.balance, workers=config.data.workers)
     shape = example_of(data.few.images.plain).shape[1:]
     if shape != example.shape[1:]:
         raise DataError(
@@ -212,7 +225,9 @@ def _pair(config: Config, data: _Data, kept: Tensor, example: Tensor) -> DomainP
             "Bring all images to one shape."
         )
     few = Labelled(data.few.images.train, data.few.labels)
-    return DomainPair(source, with_few(data.target, data.few.images), few, config.data.balance)
+    return DomainPair(
+        source, with_few(data.target, data.few.images), few, config.data.balance, workers=config.data.workers
+    )
 
 
 def _check_shapes(config: Config, data: _Data, example: Tensor) -> None:
@@ -253,6 +268,7 @@ def _needs_training(
         return request.train_source, ()
     if request.model is None:
         return not network.trained, ()
+    held_out = part_of(held_out, subset(len(held_out.images), ASKED, seed=0))
     guess = 100.0 * float(held_out.labels.bincount().max()) / len(held_out.labels)
     right = accuracy_of(network.module, held_out, engine.device)
     if right >= min(TRAINED * guess, 0.5 * (100.0 + guess)):

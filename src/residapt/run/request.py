@@ -16,9 +16,10 @@ from residapt.config import Config
 from residapt.data.domains import DomainPair, Images, Labelled
 from residapt.data.labelled_target import LabelRecord
 from residapt.data.sources import OpenImages
-from residapt.data.split import Part
+from residapt.data.split import Part, part_of
 from residapt.distributed import Engine
 from residapt.errors import ConfigError
+from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import Evaluation
 from residapt.methods import MethodConfig
 from residapt.models import InputSpec
@@ -30,7 +31,7 @@ from residapt.storage.metadata import AdapterMetadata
 from residapt.storage.summary import FrozenPart, TimedPart
 from residapt.streams import TwoStream
 from residapt.train import Callback
-from residapt.train.progress import phase, tell
+from residapt.train.progress import phase, show_message
 from residapt.train.stopwatch import Stopwatch
 from residapt.train.tensorboard import check_tensorboard
 from residapt.trust import refuse_code
@@ -136,6 +137,8 @@ class Setup:
     """All sets of images by name, of which the others are parts."""
     sample: Tensor
     """Indices of the target images that the scores are computed on."""
+    scored: int
+    """Most images of each domain that the scores are computed on."""
     unlabelled: Tensor
     """Indices of the target images without a given label: those of the health monitor."""
     labelled: tuple[LabelRecord, ...]
@@ -196,6 +199,11 @@ class Setup:
         return self.inputs if whole else Part(self.inputs, self.unlabelled)
 
     @property
+    def held_out_seen(self) -> Labelled:
+        """The held-out source images that the scores are computed on."""
+        return part_of(self.held_out, subset(len(self.held_out.images), self.scored, seed=0))
+
+    @property
     def seen(self) -> Images:
         """The target images that the scores are computed on."""
         return Part(self.inputs, self.sample)
@@ -228,4 +236,4 @@ class Setup:
     def say(self, text: str) -> None:
         """Print to the terminal, or log if that is quiet; in one process only."""
         if self.engine.is_main:
-            tell(self.console, text)
+            show_message(self.console, text)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from residapt.config import DataConfig
-from residapt.data.folders import scan_target
-from residapt.data.labelled_files import check_labels, find_labelled, find_source
+from residapt.data.folders import UnlabelledFiles
+from residapt.data.labelled_files import check_labels, find_labelled, find_source, find_target
 
 
 class Scanned(NamedTuple):
@@ -15,20 +15,21 @@ class Scanned(NamedTuple):
 
     source: Any
     target: Any
-    target_files: tuple[Path, ...] | None
+    found: UnlabelledFiles | None
+    """The images of the target, where it is a place on disk."""
     evaluate: Any
     labelled: Any
 
 
 def scan(source: Any, target: Any, labelled: Any, evaluate: Any) -> Scanned:
     """Find the images of everything that is a place on disk, and refuse what cannot be meant."""
-    files = scan_target(Path(target)) if isinstance(target, str) else None
+    found = find_target(Path(target)) if isinstance(target, str) else None
     if isinstance(source, str):
         source = find_source(Path(source))
         check_labels(labelled, target, source.classes)
         if isinstance(evaluate, str):
             evaluate = find_labelled(Path(evaluate), source.classes)
-    return Scanned(source, target, files, evaluate, labelled)
+    return Scanned(source, target, found, evaluate, labelled)
 
 
 def scan_places(data: DataConfig) -> Scanned:

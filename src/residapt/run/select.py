@@ -20,7 +20,9 @@ def best_checkpoint(setup: Setup, method: Method, directory: Path) -> tuple[Meth
     for step in sorted(filter(None, steps_in(directory))):  # step 0 is the source network
         candidate = copy.deepcopy(method)
         load_weights_of(candidate, directory, step)
-        evidence = collect(candidate.streams, setup.held_out, setup.seen, target_stream="target", device=setup.device)
+        evidence = collect(
+            candidate.streams, setup.held_out_seen, setup.seen, target_stream="target", device=setup.device
+        )
         if name in (values := scores_of(evidence, (name,))):
             found.append((values[name], step, candidate))
     if not found:

@@ -50,8 +50,8 @@ def with_frequencies(config: Config, said: AdapterMetadata | None) -> tuple[Conf
     if config.method_config.prior.kind != "as-is":
         return config, ()
     if said is None or said.frequencies is None:
-        told = "the base does not say how frequent its classes are: equally frequent ones are assumed (prior.start)."
-        return config, (told,)
+        note = "the base does not say how frequent its classes are: equally frequent ones are assumed (prior.start)."
+        return config, (note,)
     return config.with_group("prior", kind="given", start=said.frequencies), ()
 
 

@@ -173,7 +173,7 @@ def _train_source(setup: Setup, run: RunDirectory | None) -> nn.Module:
     trainer = make_trainer(
         "source_only",
         setup.network,
-        source_pair(setup.pair.source, setup.pair.balance),
+        source_pair(setup.pair.source, setup.pair.balance, setup.pair.workers),
         method=setup.source_config,
         train=settings,
         callbacks=[*_listeners(setup, run, "source"), source_limit(setup)],
@@ -261,10 +261,10 @@ def adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Ad
 
 def _adapt_stage(setup: Setup, run: RunDirectory | None, source: nn.Module) -> Adapted:
     source.eval()
-    start, told = nearest_adapter(setup, source)
-    for note in told:
+    start, about_start = nearest_adapter(setup, source)
+    for note in about_start:
         setup.say(f"note: {note}")
-    setup.warnings.extend(told)
+    setup.warnings.extend(about_start)
     setup = replace(setup, start=start)
     last: Adapting | None = None
 

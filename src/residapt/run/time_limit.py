@@ -24,7 +24,7 @@ NEAR = 0.03
 """A change of the remaining steps that is not worth it."""
 TRAININGS = {"pretrain": "source training", "train": "the adaptation"}
 TOLD = 0.1
-"""A change of the number of steps that people are told of."""
+"""A change of the number of steps that a note mentions."""
 
 
 class TimeLimit(Callback):
@@ -52,7 +52,7 @@ class TimeLimit(Callback):
         """The time, and the seconds that the steps until then would have taken as they were measured."""
         self._measured = 0.0
         self._checks = self._planned = self._last = 0
-        self._told = False
+        self._noted = False
         self._waiting: list[str] = []
 
     @property
@@ -86,12 +86,12 @@ class TimeLimit(Callback):
 
     def state(self) -> CallbackState:
         """How much of the time has gone."""
-        return CallbackState({"clock": self.clock.state(), "told": self._told})
+        return CallbackState({"clock": self.clock.state(), "noted": self._noted})
 
     def restore(self, method: Method, state: CallbackState) -> None:
         """Go on with what was left of the time."""
         self.clock.restore(state.values["clock"])
-        self._told = bool(state.values["told"])
+        self._noted = bool(state.values["noted"])
 
     def _compare(self, trainer: Trainer) -> None:
         (began, before), (now, measured) = self._marks[0], self._marks[-1]
@@ -111,9 +111,9 @@ class TimeLimit(Callback):
             self._tell(steps, per_step)
 
     def _tell(self, steps: int, per_step: float) -> None:
-        if self._told or abs(steps - self._planned) <= TOLD * self._planned:
+        if self._noted or abs(steps - self._planned) <= TOLD * self._planned:
             return
-        self._told = True
+        self._noted = True
         self._waiting.append(
             f"{TRAININGS[self.group]} takes about {steps} steps instead of {self._planned}, because a step takes "
             f"{per_step:.2g} s now and the run may take {self.clock.minutes:g} minutes."

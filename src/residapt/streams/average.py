@@ -39,12 +39,13 @@ class StreamAverage(nn.Module):
     @torch.no_grad()
     def update(self, streams: TwoStream, decay: float) -> None:
         """Take in the present weights; the first ones are taken as they are."""
-        keep = decay if self.begun else 0.0
+        # The factor is a tensor, so that nothing waits for the device to know whether the average has begun.
+        taken = torch.where(self.updates > 0, 1.0 - decay, 1.0)
         present = _tensors(streams)
         for name, mean in _tensors(self.mean).items():
             new = present[name].to(mean)
             if mean.is_floating_point():
-                mean.lerp_(new, 1.0 - keep)
+                mean.lerp_(new, taken.to(mean))
             else:  # counters of batch norm
                 mean.copy_(new)
         self.updates += 1

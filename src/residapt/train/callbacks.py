@@ -1,4 +1,4 @@
-"""What a run tells others while it goes on."""
+"""Callbacks, which hear of what happens in a training."""
 
 from __future__ import annotations
 
@@ -83,6 +83,14 @@ class Callback:
     def on_step(self, method: Method, step: int) -> None:
         """After every step, counted from 1."""
 
+    def reads(self, step: int) -> bool:
+        """Whether :meth:`on_step` or :meth:`on_settled` reads the method's tensors after that step.
+
+        On an accelerator the losses of several steps are looked at together. Where this is true they are looked at
+        before, so that a training that has diverged goes back first; otherwise the last few steps may be done again.
+        """
+        return False
+
     def on_end(self, method: Method, step: int) -> None:
         """Training has ended after ``step`` steps."""
 
@@ -156,6 +164,10 @@ class Callbacks(Callback):
         """Pass on."""
         for item in self.items:
             item.on_step(method, step)
+
+    def reads(self, step: int) -> bool:
+        """Whether any of them does."""
+        return any(item.reads(step) for item in self.items)
 
     def on_end(self, method: Method, step: int) -> None:
         """Pass on."""

@@ -17,7 +17,7 @@ from residapt.storage.checkpoint import (
     folder_of,
     read_folder,
     remove_folder,
-    remove_leftovers,
+    remove_unfinished_checkpoints,
     steps_in,
     write_checkpoint_folder,
 )
@@ -47,10 +47,13 @@ class Checkpointer(Callback):
         """Remember what there is to go on from."""
         self.saved = step if step > 0 else -1
 
+    def reads(self, step: int) -> bool:
+        """When a checkpoint is due."""
+        return self.every > 0 and step % self.every == 0
+
     def on_settled(self, trainer: Trainer) -> None:
         """Save when it is time."""
-        step, last = trainer.step, trainer.length.steps
-        if self.every and (step % self.every == 0 or step == last):
+        if self.reads(trainer.step) or (self.every and trainer.step == trainer.length.steps):
             self._save(trainer)
 
     def on_interrupt(self, trainer: Trainer) -> None:
@@ -76,10 +79,11 @@ class Checkpointer(Callback):
 
 def save_checkpoint(trainer: Trainer, directory: Path, *, keep: bool = False) -> None:
     """Write the trainer's state; older checkpoints go only when this one is complete, and not if they are kept."""
+    trainer.settle()
     _check_finite(trainer)
     folder = folder_of(directory, trainer.step)
     try:
-        remove_leftovers(directory)
+        remove_unfinished_checkpoints(directory)
         write_checkpoint_folder(folder, *_contents(trainer))
         _remove_others(directory, trainer.step, keep=keep)
     except OSError as error:

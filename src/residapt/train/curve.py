@@ -18,9 +18,13 @@ class Curve(Callback):
         """A training that begins anew has no points yet; those of one that goes on are restored afterwards."""
         self.points = []
 
+    def reads(self, step: int) -> bool:
+        """When an evaluation is due."""
+        return self.every > 0 and step % self.every == 0
+
     def on_step(self, method: Method, step: int) -> None:
         """Evaluate when due."""
-        if self.every and step % self.every == 0:
+        if self.reads(step):
             self._add(method, step)
 
     def on_end(self, method: Method, step: int) -> None:

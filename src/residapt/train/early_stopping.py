@@ -59,13 +59,17 @@ class EarlyStopping(Callback):
         self._steps = steps
         self._check(method, step)
 
+    def reads(self, step: int) -> bool:
+        """When a check is due."""
+        return step % self.every == 0
+
     def on_length(self, method: Method, step: int, steps: int) -> None:
         """The last step is another one."""
         self._steps = steps
 
     def on_step(self, method: Method, step: int) -> None:
         """Look when it is time."""
-        if step % self.every and step != self._steps:
+        if not self.reads(step) and step != self._steps:
             return
         self._check(method, step)
         waited = sum(check.step > self.best.step for check in self.checks) if self.best else 0

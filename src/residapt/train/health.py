@@ -112,9 +112,13 @@ class HealthMonitor(Callback):
         """Is a transform left?"""
         self._note(all_shared(method.streams.ranks()))
 
+    def reads(self, step: int) -> bool:
+        """When a check is due."""
+        return step % self._every == 0
+
     def on_step(self, method: Method, step: int) -> None:
         """Look at predictions when it is time."""
-        if step % self._every == 0 or step == self._steps:
+        if self.reads(step) or step == self._steps:
             with self.during(CHECKING):
                 self._check(method, last=step == self._steps)
 

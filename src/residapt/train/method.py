@@ -40,6 +40,8 @@ class Method(Predictor, ABC):
 
     name: str
     streams: TwoStream
+    reads_target: bool = True
+    """Whether the losses read ``batch.target``; where they do not, target images are not fetched."""
     pull: float = 1.0
     """Factor of the losses that pull the domains together; the trainer lowers it after a divergence."""
 
@@ -82,6 +84,13 @@ class Method(Predictor, ABC):
     def after_step(self, step: int, optimizer: Optimizer) -> list[RankChange]:
         """Called after optimiser step number ``step`` (from 1); gives the ranks that changed."""
         return []
+
+    def due(self, step: int) -> bool:
+        """Whether :meth:`after_step` reads tensors after that step, as rank selection does.
+
+        The numbers of the latest steps are then read before, so that it never works on a training that has diverged.
+        """
+        return False
 
     def new_notes(self) -> list[str]:
         """What a person should know now, each thing once; asked for after every step."""

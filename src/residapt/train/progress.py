@@ -70,7 +70,7 @@ class ProgressBar(Callback):
 
     def on_note(self, method: Method, step: int, note: str) -> None:
         """Show a note above the bar."""
-        tell(self.console, f"note: {note}", level=logging.WARNING)
+        show_message(self.console, f"note: {note}", level=logging.WARNING)
 
     def on_end(self, method: Method, step: int) -> None:
         """Close the bar."""
@@ -197,7 +197,7 @@ class _TwoLines(Progress):
         yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def tell(console: Console, text: str, *, level: int = logging.INFO) -> None:
+def show_message(console: Console, text: str, *, level: int = logging.INFO) -> None:
     """Print a line; a quiet console leaves it to the library's logger, for programs that listen there."""
     if console.quiet:
         _log.log(level, text.removeprefix("note: "))

@@ -15,6 +15,8 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
+from residapt.errors import TrainingError
+from residapt.train.config import TrainConfig
 from residapt.train.divergence import Divergence, DivergenceDetector
 from residapt.train.method import Method
 from residapt.train.state import Numbers, load_method, load_optimizer, method_tensors, optimizer_state
@@ -88,6 +90,24 @@ class Recovery:
         if not self.exhausted:
             self._be_gentler(self.count + 1, good.usual_norm)
         return good
+
+    def told(self, divergence: Divergence, step: int, good: Snapshot, *, stopped: bool) -> str:
+        """What people should know after going back."""
+        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
+        if stopped:
+            return f"{text} Gentler settings were tried {self.count} times: training ends with that state."
+        return (
+            f"{text} Learning rates and discrepancy weight are now {self.factor:g} times theirs, gradients at most "
+            f"{self.clip:.3g}."
+        )
+
+    def hopeless(self, divergence: Divergence, step: int, steps: int, config: TrainConfig) -> TrainingError:
+        """Where there is nothing to go back to, and gentler settings have not helped."""
+        tried = f" after {self.count} attempts with gentler settings" if self.count else ""
+        return TrainingError(
+            f"{divergence.text} at step {step} of {steps}{tried}. Lower the learning rates "
+            f"(train.network.lr = {config.network.lr:g}) or set train.clip = 1."
+        )
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Values that JSON can hold, and tensors by name."""

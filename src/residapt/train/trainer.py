@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from residapt.data.batches import Batch, Batches, derived_seed
 from residapt.data.domains import DomainPair
+from residapt.data.prefetch import Prefetcher, workers_for
 from residapt.distributed import Engine
 from residapt.errors import Interrupted, ModelError, ResidaptError, TrainingError
 from residapt.evaluate.predict import evaluating
@@ -20,12 +21,13 @@ from residapt.rank import RankChange
 from residapt.train.accumulate import mean_losses, split_batch
 from residapt.train.callbacks import Callback, Callbacks, CallbackState, RecoveryInfo, StepInfo
 from residapt.train.config import TrainConfig
-from residapt.train.divergence import GRADIENT, Divergence, not_finite
+from residapt.train.divergence import Divergence
 from residapt.train.faults import explain, with_hint
 from residapt.train.length import Length
 from residapt.train.method import Losses, Method
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 from residapt.train.recovery import Recovery
+from residapt.train.watch import Watch
 
 
 class Trainer:
@@ -74,18 +76,21 @@ class Trainer:
             world=self.engine.world,
             few=config.few_batch,
         )
-        example = self.batches.batch(0).to(self.engine.device, self.format)
+        self.step, self.length = 0, Length(config.steps)
+        """How far training is, and how long; at first as the settings say, see :meth:`change_steps`."""
+        workers = workers_for(pair, self.engine.device.type != "cpu")
+        self.prefetcher = Prefetcher(self._prepared, workers, config.steps)
+        prepared = self._prepared(0)
+        example = prepared.to(self.engine.device, self.format)
         classes = self._check_labels(pair, example)
         method.setup(pair, classes)
-        split_batch(self.batches.batch(0), config.accumulate)  # refused before the first step, not in it
+        split_batch(prepared, config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.streams.checkpoint_blocks()
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.streams.model, example.source[:2])
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
+        self.watch = Watch(self.engine, self.recovery)
         self.callbacks = Callbacks.of(callbacks)
-        self.step = 0
-        self.length = Length(config.steps)
-        """How many steps there are; at first those of the settings, see :meth:`change_steps`."""
         self.notes: list[str] = []
         """What people should know before the first step."""
         self.callback_states: dict[str, CallbackState] = {}
@@ -122,6 +127,8 @@ class Trainer:
         except Exception as error:
             self._fail(error)
             raise
+        finally:
+            self.prefetcher.close()
         self._pass_on(self.method.final_notes())
         self.callbacks.on_end(self.method, self.step)
         return self.method
@@ -131,12 +138,14 @@ class Trainer:
 
         Call it between two steps, that is, in ``on_settled`` of a callback.
         """
+        self.settle()
         self.set_length(self.length.changed(self.step, steps))
         self.callbacks.on_length(self.method, self.step, self.length.steps)
 
     def set_length(self, length: Length) -> None:
         """Go on with this length, also of a checkpoint; what happens every so many steps is scaled to it."""
         self.length = length
+        self.prefetcher.restart(length.steps)  # whether a second view is wanted depends on progress
         same = length == Length(self.config.steps)  # then exactly 1, whatever the division would give
         self.method.speed = 1.0 if same else length.speed * self.config.steps
 
@@ -147,6 +156,7 @@ class Trainer:
     def _stop_if_asked(self) -> None:
         if not self.engine.any(self._signal is not None):
             return
+        self.settle()
         self.callbacks.on_interrupt(self)
         number = signal.Signals(self._signal or signal.SIGTERM)
         hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
@@ -176,41 +186,71 @@ class Trainer:
         for note in notes:
             self.callbacks.on_note(self.method, self.step, note)
 
+    def settle(self) -> None:
+        """Look at the numbers of all steps so far; where training has diverged, it goes back now."""
+        found = self.watch.look()
+        if found is not None:
+            self._recover(*found)
+
     def _one_step(self) -> None:
+        number, progress = self.step + 1, self.length.progress(self.step)
         # Dropout is a function of the step, as everything random is: there is no state to save, or to be disturbed.
         torch.manual_seed(derived_seed(self.config.seed, "dropout", self.step, self.engine.rank))
         self.recovery.keep(self.step)
-        progress = self.length.progress(self.step)
-        batch = self.batches.batch(self.step, view=self.method.wants_view(progress))
-        batch = batch.to(self.engine.device, self.format)
         set_learning_rates(self.optimizer, self.config, progress, self.recovery.factor)
-        losses, divergence = self._update(batch, progress)
         changes: list[RankChange] = []
-        if divergence is None:
-            changes, divergence = self._between_steps(self.step + 1)
-        if divergence is not None:
-            self._recover(divergence)
-        else:
-            self.step += 1
+        losses = None
+        try:
+            losses = self._update(self._batch(), progress)
+            found = self.watch.look() if self._reads(number) else None
+            if found is None:
+                changes, found = self._between_steps(number)
+        except Exception:
+            # A training that has diverged, which nobody has looked at yet, may fail in any way.
+            found = self.watch.look()
+            if found is None:
+                raise
+        if found is not None:
+            self._recover(*found)
+        elif losses is not None:
+            self.step = number
             self._tell_of_step(losses, changes)
         self.callbacks.on_step(self.method, self.step)
 
-    def _between_steps(self, step: int) -> tuple[list[RankChange], Divergence | None]:
+    def _batch(self) -> Batch:
+        return self.prefetcher.take(self.step).to(self.engine.device, self.format)
+
+    def _prepared(self, step: int) -> Batch:
+        """The batch of a step in main memory, ready to be copied."""
+        view = self.method.wants_view(self.length.progress(step))
+        batch = self.batches.batch(step, view=view, target=self.method.reads_target)
+        batch = batch.to(torch.device("cpu"), self.format)
+        return batch.pinned() if self.engine.device.type == "cuda" else batch
+
+    def _logs(self, step: int) -> bool:
+        return step % self.config.log_every == 0 or step == self.length.steps
+
+    def _reads(self, step: int) -> bool:
+        """Whether something after that step needs to know that training has not diverged, or it is time to look."""
+        return self.watch.due(step) or self._logs(step) or self.method.due(step) or self.callbacks.reads(step)
+
+    def _between_steps(self, step: int) -> tuple[list[RankChange], tuple[int, Divergence] | None]:
         """What the method does between two steps; numbers beyond all measure show here as well."""
         try:
             return self.method.after_step(step, self.optimizer), None
         except (TrainingError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-            return [], Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
+            shown = Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
+            return [], self.watch.look() or (step, shown)
 
     def _tell_of_step(self, losses: Losses, changes: list[RankChange]) -> None:
         if changes:
             self.engine.synchronise(self.method)
             self.callbacks.on_ranks(self.method, self.step, changes)
-        if self.step % self.config.log_every == 0 or self.step == self.length.steps:
+        if self._logs(self.step):
             self.callbacks.on_log(self.method, self._info(losses))
 
-    def _update(self, batch: Batch, progress: float) -> tuple[Losses, Divergence | None]:
-        """One step of the optimiser; with what shows that training has diverged, if anything does."""
+    def _update(self, batch: Batch, progress: float) -> Losses:
+        """One step of the optimiser."""
         self.optimizer.zero_grad(set_to_none=True)
         parts = split_batch(batch, self.config.accumulate)
         found = []
@@ -218,49 +258,27 @@ class Trainer:
             with self.engine.autocast():
                 losses = self.method.losses(part, progress)
             found.append(losses)
-            if self.engine.any(not bool(torch.isfinite(losses.total))):
-                return losses, self._not_finite(losses)
             if losses.total.requires_grad:
                 self.engine.backward(losses.total if len(parts) == 1 else losses.total / len(parts))
         norm = self.engine.update(self.optimizer, self.recovery.clip)
         self._further_steps()
         self.engine.average_statistics(self.method)
         losses = mean_losses(found)
-        return losses, self._judge(losses, norm)
+        self.watch.add(self.step + 1, losses, norm)
+        return losses
 
-    def _judge(self, losses: Losses, norm: float | None) -> Divergence | None:
-        values = {} if norm is None else {GRADIENT: norm}
-        if norm is not None and not math.isfinite(norm):
-            return not_finite(GRADIENT, norm)
-        if not self.config.recover:
-            return None
-        watched: dict[str, float] = {
-            name: float(losses.parts[name].detach()) for name in ("class", "domain") if name in losses.parts
-        }
-        return self.recovery.look({**self.engine.average_values(watched), **values})
-
-    def _recover(self, divergence: Divergence) -> None:
+    def _recover(self, step: int, divergence: Divergence) -> None:
         """Go back to the last good state and on with gentler settings, or end there when that has been tried enough."""
-        stopped, step = self.recovery.exhausted, self.step + 1
+        stopped = self.recovery.exhausted
+        self.step = step - 1  # those after it were trained in vain
         if stopped and divergence.gross and self.recovery.at_start:
-            tried = f" after {self.recovery.count} attempts with gentler settings" if self.recovery.count else ""
-            raise TrainingError(
-                f"{divergence.text} at step {step} of {self.length.steps}{tried}. Lower the learning rates "
-                f"(train.network.lr = {self.config.network.lr:g}) or set train.clip = 1."
-            )
+            raise self.recovery.hopeless(divergence, step, self.length.steps, self.config)
         good = self.recovery.go_back()
         self.step = self.length.steps if stopped else step
         factor, clip = self.recovery.factor, self.recovery.clip
         info = RecoveryInfo(divergence.name, divergence.value, good.step, stopped, factor, clip)
         self.callbacks.on_recovery(self.method, step, info)
-        if stopped:
-            how = f"Gentler settings were tried {self.recovery.count} times: training ends with that state."
-        else:
-            how = (
-                f"Learning rates and discrepancy weight are now {factor:g} times theirs, gradients at most {clip:.3g}."
-            )
-        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
-        self._pass_on([f"{text} {how}"])
+        self._pass_on([self.recovery.told(divergence, step, good, stopped=stopped)])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()
@@ -273,15 +291,10 @@ class Trainer:
             self.engine.backward(loss)
             self.engine.update(self.optimizer, self.recovery.clip)
 
-    def _not_finite(self, losses: Losses) -> Divergence:
-        values = self._values(losses)
-        name, value = next((name, value) for name, value in values.items() if not math.isfinite(value))
-        return not_finite(name, value)
-
     def _values(self, losses: Losses) -> dict[str, float]:
         """Losses and watched numbers of the global batch."""
         named = {**losses.parts, "total": losses.total, **losses.watch}
-        return self.engine.average_values({name: float(value.detach()) for name, value in named.items()})
+        return dict(zip(named, self.engine.read(list(named.values())), strict=True))
 
     def _info(self, losses: Losses) -> StepInfo:
         return StepInfo(self.step, self.length.steps, self._values(losses), self.method.streams.ranks())

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
-from torch.nn import functional
 
 from residapt.errors import ConfigError, DataError
 
@@ -87,7 +86,9 @@ def prediction_moments(probabilities: Tensor) -> Tensor:
     The probabilities, the predicted class as a row of 0 and 1, and that row times the probability of an error.
     """
     top = probabilities.max(dim=1)
-    predicted = functional.one_hot(top.indices, probabilities.shape[1]).to(probabilities.dtype)
+    # one_hot would look at the indices first, and wait for the device.
+    numbers = torch.arange(probabilities.shape[1], device=probabilities.device)
+    predicted = (top.indices[:, None] == numbers).to(probabilities.dtype)
     return torch.cat([probabilities, predicted, predicted * (1 - top.values)[:, None]], dim=1)
 
 
