@@ -194,8 +194,6 @@ OVERTURNED, KEPT = (1.0, 0.8), (1.0, 0.85)
         ({"class_ami": DOWN, "anchored_ami": DOWN}, None),
         ({"class_ami": DOWN, "infomax": (1.0, 0.95)}, False),
         ({"class_ami": DOWN, "anchored_ami": (0.5, 0.3)}, False),
-        ({"class_ami": UP, "reverse_accuracy": (0.9, 0.6)}, False),
-        ({"class_ami": UP, "reverse_accuracy": (0.9, 0.7)}, True),
         ({"lost_mass": (0.0, 0.3)}, False),
         ({"lost_mass": (0.0, 0.3), "class_ami": UP}, False),
         ({"lost_mass": (0.0, 0.2), "class_ami": UP}, True),

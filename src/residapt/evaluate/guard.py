@@ -22,9 +22,6 @@ class GuardConfig:
     own_loss: float = 0.01
     """Fall of the agreement with the network's own clusters that counts against the adapted network, where InfoMax fell
     as well or the agreement with the source network's clusters fell far."""
-    reverse_loss: float = 0.25
-    """Fall of the accuracy on the source of a classifier that learned from the target's predictions, in the source
-    network's features."""
     own_gain: float = 0.05
     """Rise of it that counts for it."""
     anchored_loss: float = 0.05
@@ -69,7 +66,6 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
 
        - ``class_ami``: predictions agree less than before with clusters of samples that look alike to the network
          itself, and either ``infomax`` fell as well or ``anchored_ami`` fell far;
-       - ``reverse_accuracy``: predictions on the target, as labels, teach a classifier less about the source;
        - ``anchored_ami`` and ``sure_agreement``: predictions agree less with clusters of the *source* network's
          features, which no training can bend to fit, and change what that network was most confident of, although its
          predictions agreed with those clusters; and either the first fall is far, or ``infomax`` fell as well.
@@ -114,12 +110,6 @@ def _doubts(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
         found.append(
             f"only {kept:.0%} of the source network's most confident predictions were kept, and the predicted classes "
             "agree less with groups of images that look alike to it: " + _text(votes, "anchored_ami")
-        )
-    reverse_before, reverse_after = votes.get("reverse_accuracy", (0.0, 0.0))  # which older records lack
-    if reverse_before - reverse_after > config.reverse_loss:
-        found.append(
-            "the predicted classes of target images say less about the source's classes: "
-            + _text(votes, "reverse_accuracy")
         )
     return tuple(found)
 
