@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import residapt
+from residapt.methods.start import can_start, start_from
 from residapt.models import LeNet
 from residapt.storage import AdapterMetadata, base_hashes, save_pretrained, write_model
 from residapt.streams import TwoStream
@@ -80,6 +81,20 @@ def test_training_starts_from_the_nearest_adapter_and_says_which(place: Path, tm
     )
     assert content(place) == before, "nothing that belongs to other domains has changed"
     assert trained.streams.ranks() == wanted.ranks()
+
+
+def test_a_layer_that_was_shared_may_learn_again_and_changes_nothing_yet() -> None:
+    torch.manual_seed(0)
+    base, x = LeNet(num_classes=3), torch.randn(4, 1, 28, 28)
+    other = TwoStream(base, left_rank=2, right_rank=2, ranks={"conv2": (0, 0)}).eval()
+    streams = TwoStream(base, left_rank=4, right_rank=4, seed=5).eval()
+    assert can_start(other, streams)
+    start_from(streams, other)
+    assert streams.ranks() == {**other.ranks(), "conv2": (4, 4)}
+    torch.testing.assert_close(streams(x, stream="target"), other(x, stream="target"))
+    streams(x, stream="target").square().sum().backward()
+    assert streams.transform("conv2").B1.grad.abs().sum() > 0
+    assert not can_start(TwoStream(base, left_rank=0, right_rank=0), streams), "nothing to start from"
 
 
 def test_none_starts_anew_and_the_base_competes(place: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from residapt.evaluate.guard import decide
 from residapt_bench.proving_ground.grid import GroundRecord
 from residapt_bench.proving_ground.library import DataError
 from residapt_bench.proving_ground.registry import PAIRS
@@ -79,15 +80,24 @@ def results(records: Sequence[GroundRecord]) -> list[PairResults]:
 
 
 def _result(records: Sequence[GroundRecord], plain: Mapping[int, float]) -> Result:
-    changes = [record.selected - plain[record.run.seed] for record in records if record.run.seed in plain]
+    judged = [(record, *_judged(record)) for record in records]
+    changes = [selected - plain[record.run.seed] for record, _, selected in judged if record.run.seed in plain]
     error = statistics.stdev(changes) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
     return Result(
         statistics.fmean(record.adapted for record in records),
-        statistics.fmean(record.selected for record in records),
+        statistics.fmean(selected for _, _, selected in judged),
         error,
-        tuple(record.helped for record in records),
+        tuple(helped for _, helped, _ in judged),
         sum(any("diverged" in note for note in record.notes) for record in records),
     )
+
+
+def _judged(record: GroundRecord) -> tuple[bool | None, float]:
+    """What the guard of now says of the recorded measurements, and the figure of the network that it selects."""
+    if not record.measurements:
+        return record.helped, record.selected
+    helped = decide(record.measurements).helped
+    return helped, record.source if helped is False else record.adapted
 
 
 def pairs_table(found: Sequence[PairResults]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from residapt.cli.app import app
-from residapt.cli.options import JsonOption, QuietOption, progress_console
+from residapt.cli.options import JsonOption, QuietOption
+from residapt.cli.progress import progress_console
 from residapt.cli.result import show_lines, show_summary
 
 if TYPE_CHECKING:

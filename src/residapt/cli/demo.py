@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from residapt.cli.app import app, console, show_json
-from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, JsonOption, QuietOption, progress_console
+from residapt.cli.options import LARGEST_SEED, SMALLEST_SEED, JsonOption, QuietOption
+from residapt.cli.progress import progress_console
 from residapt.cli.result import result_lines, show_lines
 
 if TYPE_CHECKING:

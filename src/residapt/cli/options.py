@@ -6,19 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from residapt.cli.app import console, messages
+from residapt.cli.app import messages
 
 
 def _be_quiet(quiet: bool) -> bool:
     messages.quiet = quiet
     return quiet
-
-
-def progress_console(*, quiet: bool, as_json: bool) -> Console:
-    """Where a long command shows how far it is: not beside JSON, and nowhere if it shall be quiet."""
-    return messages if quiet or as_json else console
 
 
 QuietOption = Annotated[

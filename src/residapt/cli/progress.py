@@ -1,4 +1,4 @@
-"""What commands over images share: a progress bar, rows on the standard output, and the list of unreadable files."""
+"""Progress of commands, and what those over images share: a bar, rows on standard output, unreadable files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from residapt.cli.app import messages
+from residapt.cli.app import console, messages
+
+
+def progress_console(*, quiet: bool, as_json: bool) -> Console:
+    """Where a long command shows how far it is: not beside JSON, and nowhere if it shall be quiet."""
+    return messages if quiet or as_json else console
 
 
 @contextmanager

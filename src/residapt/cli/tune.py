@@ -12,7 +12,8 @@ from rich.table import Table
 
 from residapt.cli.adapt import typed_spec
 from residapt.cli.app import app, console, messages
-from residapt.cli.options import AddressOption, EngineOption, JobsOption, QuietOption, TrustOption, progress_console
+from residapt.cli.options import AddressOption, EngineOption, JobsOption, QuietOption, TrustOption
+from residapt.cli.progress import progress_console
 
 if TYPE_CHECKING:
     from residapt.parallel import Pool

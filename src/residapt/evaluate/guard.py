@@ -20,14 +20,19 @@ class GuardConfig:
     renamed_classes: float = 1.0
     """Alarm when at least this many classes of average size exchanged their samples."""
     own_loss: float = 0.01
-    """Fall of the agreement with the network's own clusters that counts against the adapted network."""
+    """Fall of the agreement with the network's own clusters that counts against the adapted network, where InfoMax fell
+    as well or the agreement with the source network's clusters fell far."""
     own_gain: float = 0.05
     """Rise of it that counts for it."""
     anchored_loss: float = 0.05
-    """Fall of the agreement with the source network's clusters that counts against it, together with the next."""
+    """Fall of the agreement with the source network's clusters that counts against it, together with the next two."""
+    anchored_large: float = 0.15
+    """A far fall of it."""
     overturned: float = 0.09
     """Share of the most confident old predictions that were changed, times how well the old predictions agreed with
     clusters: changing what a poor source network was confident of says little."""
+    information_loss: float = 0.02
+    """Relative fall of InfoMax."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,13 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     2. *Against*, each of which means False as well:
 
        - ``class_ami``: predictions agree less than before with clusters of samples that look alike to the network
-         itself;
+         itself, and either ``infomax`` fell as well or ``anchored_ami`` fell far;
        - ``anchored_ami`` and ``sure_agreement``: predictions agree less with clusters of the *source* network's
          features, which no training can bend to fit, and change what that network was most confident of, although its
-         predictions agreed with those clusters.
+         predictions agreed with those clusters; and either the first fall is far, or ``infomax`` fell as well.
     3. *For*: ``class_ami`` rose. Without anything against, this means True; all else is None, no clear evidence.
 
-    Confidence never counts, for or against: collapsed and swapped classes are predicted with confidence too.
+    Confidence alone never counts, for or against: collapsed and swapped classes are predicted with confidence too.
 
     What no rule of this kind can see: an exchange of classes that the source-only network had wrong (it would
     be called a swap), or a swap of classes that it already confused.
@@ -96,10 +101,12 @@ def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
 def _doubts(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[str, ...]:
     (own_before, own_after), (anchored_before, anchored_after) = votes["class_ami"], votes["anchored_ami"]
     kept = votes["sure_agreement"][1]
+    fall, (info_before, info_after) = anchored_before - anchored_after, votes["infomax"]
+    less = fall > config.anchored_large or info_after < (1 - config.information_loss) * info_before
     found = []
-    if own_before - own_after > config.own_loss:
+    if less and own_before - own_after > config.own_loss:
         found.append(_own(votes))
-    if anchored_before - anchored_after > config.anchored_loss and (1 - kept) * own_before > config.overturned:
+    if less and fall > config.anchored_loss and (1 - kept) * own_before > config.overturned:
         found.append(
             f"only {kept:.0%} of the source network's most confident predictions were kept, and the predicted classes "
             "agree less with groups of images that look alike to it: " + _text(votes, "anchored_ami")

@@ -68,7 +68,7 @@ def _as_the_file_says(config: Config, said: AdapterMetadata | None) -> Config:
     return config.with_group("data", image_size=said.input.size, channels=said.input.channels)
 
 
-def form_of(config: Config, module: nn.Module | None) -> InputSpec:
+def configured_input(config: Config, module: nn.Module | None) -> InputSpec:
     """The input of the network, changed by what the configuration says."""
     spec = config.model.spec
     if module is None and ":" in spec and spec.partition(":")[0] not in ("torchvision", "timm", "hf"):

@@ -32,7 +32,9 @@ def plan_lines(setup: Setup, out: Path | None) -> list[str]:
 def _data(setup: Setup) -> list[str]:
     held, source = len(setup.held_out.images), len(setup.pair.source.images)
     lines = [
-        f"Source: {plural(source + held, 'image')} of {plural(len(setup.classes), 'class', 'classes')}, "
+        "Source: no images; the network is as it was trained."
+        if setup.source_free
+        else f"Source: {plural(source + held, 'image')} of {plural(len(setup.classes), 'class', 'classes')}, "
         f"{count(held)} of them held out.",
         f"Target: {plural(len(setup.target), 'image')}, {count(len(setup.labelled)) or 'none'} with a label.",
     ]

@@ -26,8 +26,8 @@ from residapt.run.networks import (
     accuracy_of,
     base_metadata,
     build_network,
+    configured_input,
     count_outputs,
-    form_of,
     given_network,
     with_base,
 )
@@ -98,7 +98,7 @@ def prepare(request: Request) -> Setup:
 def _read(request: Request, config: Config, free: bool) -> tuple[Setup, Facts]:
     engine = Engine(config.device, config.precision)
     said = base_metadata(config) if free else None
-    form = form_of(config, request.model) if said is None or said.input is None else said.input
+    form = configured_input(config, request.model) if said is None or said.input is None else said.input
     reading = Reading(form, config.data.augment, CacheConfig(config.data.cache_gb * 1e9))
     given = request.scanned or scan(*(request.data(name) for name in DATA))
     if free:
@@ -202,7 +202,8 @@ def _assemble(
         source_free=data.source_free,
         outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )
-    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
+    pretrained = network.pretrained or not train_source
+    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, pretrained, images=example.ndim == 4)
 
 
 def _with_holdout(config: Config, images: int) -> Config:

@@ -12,7 +12,7 @@ from residapt.methods import build_method
 from residapt.methods.fit import example_of
 from residapt.report.words import megabytes
 from residapt.run.request import Setup
-from residapt.storage.adapter import own_tensors
+from residapt.storage.adapter import has_adapter, own_tensors
 from residapt.storage.base_network import named_tensors
 from residapt.streams import TwoStream
 
@@ -23,11 +23,11 @@ def size_line(setup: Setup) -> str | None:
     network, settings = copy.deepcopy(setup.network), setup.method_config
     with torch.random.fork_rng(devices=[]):  # the run begins as it would without this line
         streams = build_method(setup.config.method, network, settings, example=example.to(setup.device)).streams
-    if type(streams) is not TwoStream:
+    if not has_adapter(streams):
         return None
     whole = _bytes(named_tensors(setup.whole(setup.network)).values())
     own, carried = _of_target(streams), _bytes(named_tensors(setup.network).values())
-    if not settings.train_source:
+    if streams.fixed:
         return f"The adapter will be {megabytes(own)} or less, of a network of {megabytes(whole)} that stays as it is."
     size = f"The adapter will be {megabytes(own + carried)} or less, of a network of {megabytes(whole)}: it carries "
     size += "the source network, which is trained along."

@@ -17,7 +17,7 @@ from residapt.evaluate.predict import predict_logits
 from residapt.losses.information import information_maximisation
 from residapt.methods.fit import example_of
 from residapt.methods.registry import build_method
-from residapt.methods.start import same_parts
+from residapt.methods.start import can_start
 from residapt.run.networks import logits_in
 from residapt.run.request import Setup
 from residapt.storage import AdapterSet, read_config
@@ -25,6 +25,9 @@ from residapt.storage.adapters_in import adapters_in
 from residapt.storage.hub import CONFIG
 from residapt.storage.run_directory import RunDirectory
 from residapt.streams import TwoStream
+
+MARGIN = 0.01
+"""An adapter must be better than the base by more than this, since it has fewer ranks to learn with than a new one."""
 
 
 def nearest_adapter(setup: Setup, source: nn.Module) -> tuple[TwoStream | None, tuple[str, ...]]:
@@ -36,7 +39,7 @@ def nearest_adapter(setup: Setup, source: nn.Module) -> tuple[TwoStream | None, 
     if not len(fitting):
         return None, notes
     scores = {name: _infomax(setup, fitting.network(name)) for name in ("source", *fitting)}
-    best = max(scores, key=lambda name: scores[name])
+    best = max(scores, key=lambda name: scores[name] - (0.0 if name == "source" else MARGIN))
     text = ", ".join(f"{'the base' if name == 'source' else name} {value:.3f}" for name, value in scores.items())
     if best == "source":
         note = f"training starts from the base: no adapter predicts the new images better than it (InfoMax: {text})."
@@ -65,9 +68,9 @@ def _fitting(setup: Setup, source: nn.Module, known: dict[str, Path]) -> tuple[A
             if (classes := read_config(path).classes) != setup.classes:
                 raise ModelError(f"it is for other classes ({', '.join(classes[:4])}).")
             found.add(name, path)
-            if not same_parts(found[name], wanted):
+            if not can_start(found[name], wanted):
                 found.remove(name)
-                raise ModelError("it changes other layers or parameters than this run.")
+                raise ModelError("it changes other layers or parameters than this run, or nothing.")
         except ModelError as error:
             notes.append(f"adapter '{name}' is no start for this run: {error}")
     return found, tuple(notes)

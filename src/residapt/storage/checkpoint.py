@@ -154,7 +154,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_unfinished_checkpoints(directory: Path) -> None:
     """Take away what an earlier process left when it was killed while it wrote."""
     for entry in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(entry, ignore_errors=True)

@@ -17,7 +17,7 @@ from residapt.storage.checkpoint import (
     folder_of,
     read_folder,
     remove_folder,
-    remove_leftovers,
+    remove_unfinished_checkpoints,
     steps_in,
     write_checkpoint_folder,
 )
@@ -83,7 +83,7 @@ def save_checkpoint(trainer: Trainer, directory: Path, *, keep: bool = False) ->
     _check_finite(trainer)
     folder = folder_of(directory, trainer.step)
     try:
-        remove_leftovers(directory)
+        remove_unfinished_checkpoints(directory)
         write_checkpoint_folder(folder, *_contents(trainer))
         _remove_others(directory, trainer.step, keep=keep)
     except OSError as error:
