@@ -51,7 +51,7 @@ def make_record(kind: str, method: str, scores: dict[str, Score], *, steps: int,
             "plan": plan,
             "scores": scores,
             "ranks": BeforeAfter(before=before, after=after),
-            "parameters": Sizes(before={"network": 1000, "transform": 50}, after={"transform": 5}),
+            "parameters": Sizes(before={"network": 1000, "transform": 50}, after={"transform": 5, "deployed": 1000}),
             "environment": ENVIRONMENT,
             **more,
         }

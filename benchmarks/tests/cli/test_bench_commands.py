@@ -134,7 +134,7 @@ def test_every_kind_of_report_is_made_from_records(tmp_path: Path) -> None:
     files = {"labels": [drones], "networks": [short], "restarts": [short, "--score", "infomax"]}
     for kind in KINDS:
         out = tmp_path / f"{kind}.out"
-        written = kind in ("page", "curves", "sweeps", "labels")
+        written = kind in ("page", "curves", "sweeps", "pareto", "labels")
         text = bench("report", kind, *files.get(kind, [digits]), *(("-o", str(out)) if written else ()))
         assert out.is_file() if written else text.strip(), kind
 
