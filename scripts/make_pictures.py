@@ -42,7 +42,8 @@ def make_run(place: Path) -> Path:
     """The demonstration's run, with what it printed in ``printed.txt``."""
     command = [sys.executable, "-m", *DEMO.split(), "--quiet"]
     done = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
-    (place / "run-demo" / "printed.txt").write_text(done.stdout.strip() + "\n", encoding="utf-8")
+    printed = done.stdout.replace(f"{place.resolve()}/", "").replace(f"{place}/", "")
+    (place / "run-demo" / "printed.txt").write_text(printed, encoding="utf-8")
     return place / "run-demo"
 
 
@@ -98,7 +99,8 @@ def main() -> None:
     (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
         run = given.run or make_run(Path(place))
-        terminal(DEMO, (run / "printed.txt").read_text(encoding="utf-8"), IMAGES / "run.svg")
+        result = (run / "printed.txt").read_text(encoding="utf-8").partition("Now open")[0]
+        terminal(DEMO, result, IMAGES / "run.svg")
         doctor = [sys.executable, "-m", "residapt", "doctor"]
         printed = subprocess.run(
             doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}

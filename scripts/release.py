@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LARGEST = 500_000
+LARGEST = 600_000
 """Bytes of the wheel."""
 
 
@@ -31,7 +31,7 @@ def run(*command: str, **options: object) -> str:
 
 def version() -> str:
     """The version, which changelog and citation have to agree with."""
-    found = re.search(r'"(.*)"', (ROOT / "src/residapt/version.py").read_text(encoding="utf-8"))
+    found = re.search(r'__version__ = "(.*)"', (ROOT / "src/residapt/version.py").read_text(encoding="utf-8"))
     assert found is not None
     wanted = found[1]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def twine_check(files: list[str]) -> None:
     """``twine check`` in an environment of its own, so that it is no dependency."""
     with tempfile.TemporaryDirectory() as place:
         venv.create(place, with_pip=True)
-        python = str(next(Path(place).glob("*/python*")))
+        python = str(Path(place, "Scripts" if os.name == "nt" else "bin", "python"))
         run(python, "-m", "pip", "install", "--quiet", "twine")
         print(run(python, "-m", "twine", "check", "--strict", *files).strip())
 

@@ -21,6 +21,8 @@ EXTRAS = {
     "tune": ("optuna",),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
+    "parquet": ("pyarrow",),
+    "datasets": ("datasets",),
 }
 """The modules that each extra brings."""
 _log = logging.getLogger(__name__)

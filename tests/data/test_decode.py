@@ -69,7 +69,10 @@ def palette_with_transparency() -> Image.Image:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_kind_of_file(tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, ...]) -> None:
-    image.save(tmp_path / name)
+    try:
+        image.save(tmp_path / name)
+    except OSError as error:  # older versions of Pillow read more than they write
+        pytest.skip(str(error))
     assert np.abs(np.subtract(colour(tmp_path / name), expected)).max() <= 1
     grey = decode_image(tmp_path / name, size=8, channels=1)
     assert grey.shape == (1, 8, 8)
