@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
@@ -38,6 +40,15 @@ def test_the_default_changes_images_strongly(facts: Facts) -> None:
     assert (method.augment.strength, method.consistency.view) == ("mixed", "strong")
     mine = fill_in(config(augment={"strength": "weak"}, consistency={"view": "drawn"}), facts).method_config
     assert (mine.augment.strength, mine.consistency.view) == ("weak", "drawn")
+
+
+def test_views_of_what_is_no_image_are_not_compared_unless_that_is_asked_for() -> None:
+    series = replace(OFFICE, images=False)  # a length of 64 and three channels make no photograph
+    method = fill_in(config(), series).method_config
+    assert (method.augment.strength, method.consistency.weight) == ("mixed", 0.0)
+    full = fill_in(config(), series)
+    assert (full.data.image_size, full.train.batch_size) == (None, fill_in(config(), DIGITS).train.batch_size)
+    assert fill_in(config(consistency={"view": "strong"}), series).method_config.consistency.weight == 1.0
 
 
 def test_other_views_of_photographs_are_other_crops_where_the_recipe_changes_nothing() -> None:

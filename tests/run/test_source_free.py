@@ -23,7 +23,7 @@ from residapt.storage.summary import read_summary
 from support.cli import invoke
 from support.small_world import CLASSES, labelled
 
-SMALL = ("--steps", "3", "--device", "cpu", "--force", "--set", "train.batch_size=4")
+SMALL = ("--steps", "3", "--device", "cpu", "--force", "--set", "train.batch_size=4", "--set", "rank.weight=0")
 
 
 def cloud() -> tuple[Tensor, Tensor]:

@@ -20,13 +20,14 @@ class GuardConfig:
     renamed_classes: float = 1.0
     """Alarm when at least this many classes of average size exchanged their samples."""
     own_loss: float = 0.01
-    """Fall of the agreement with the network's own clusters that counts against the adapted network."""
+    """Fall of the agreement with the network's own clusters that counts against the adapted network, where InfoMax fell
+    as well or the agreement with the source network's clusters fell far."""
     own_gain: float = 0.05
     """Rise of it that counts for it."""
     anchored_loss: float = 0.05
     """Fall of the agreement with the source network's clusters that counts against it, together with the next two."""
     anchored_large: float = 0.15
-    """A fall from which the next one is enough."""
+    """A far fall of it."""
     overturned: float = 0.09
     """Share of the most confident old predictions that were changed, times how well the old predictions agreed with
     clusters: changing what a poor source network was confident of says little."""
@@ -64,10 +65,10 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
     2. *Against*, each of which means False as well:
 
        - ``class_ami``: predictions agree less than before with clusters of samples that look alike to the network
-         itself;
+         itself, and either ``infomax`` fell as well or ``anchored_ami`` fell far;
        - ``anchored_ami`` and ``sure_agreement``: predictions agree less with clusters of the *source* network's
          features, which no training can bend to fit, and change what that network was most confident of, although its
-         predictions agreed with those clusters; and either the first fall is large, or ``infomax`` fell as well.
+         predictions agreed with those clusters; and either the first fall is far, or ``infomax`` fell as well.
     3. *For*: ``class_ami`` rose. Without anything against, this means True; all else is None, no clear evidence.
 
     Confidence alone never counts, for or against: collapsed and swapped classes are predicted with confidence too.
@@ -100,12 +101,12 @@ def _alarms(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
 def _doubts(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tuple[str, ...]:
     (own_before, own_after), (anchored_before, anchored_after) = votes["class_ami"], votes["anchored_ami"]
     kept = votes["sure_agreement"][1]
-    found = []
-    if own_before - own_after > config.own_loss:
-        found.append(_own(votes))
     fall, (info_before, info_after) = anchored_before - anchored_after, votes["infomax"]
     less = fall > config.anchored_large or info_after < (1 - config.information_loss) * info_before
-    if fall > config.anchored_loss and less and (1 - kept) * own_before > config.overturned:
+    found = []
+    if less and own_before - own_after > config.own_loss:
+        found.append(_own(votes))
+    if less and fall > config.anchored_loss and (1 - kept) * own_before > config.overturned:
         found.append(
             f"only {kept:.0%} of the source network's most confident predictions were kept, and the predicted classes "
             "agree less with groups of images that look alike to it: " + _text(votes, "anchored_ami")

@@ -39,7 +39,7 @@ def usage_section(data: RunData) -> Section | None:
 def _other_choice(selected: str, run: Path) -> tuple[str, str]:
     if selected == "adapted":
         return "Select the source network instead", run_command("reject", run)
-    return "Select the adapted network, which was turned down", run_command("accept", run)
+    return "Select the adapted network, which was rejected", run_command("accept", run)
 
 
 def _python(adapter: Path) -> str:

@@ -63,7 +63,7 @@ def check_output(path: Path) -> None:
 
 
 def _exists(place: str) -> bool:
-    """Whether something is there; patterns of tar files are looked at when they are read."""
+    """Whether something is there; patterns of tar files are checked when they are read."""
     try:
         return Path(place).exists() or (place.endswith(".tar") and any(sign in place for sign in "{*"))
     except (OSError, ValueError):  # a name too long, or with a NUL

@@ -27,8 +27,13 @@ LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
+NO_VIEWS = (
+    "the samples are not images: what may be changed in them without changing their class is not known, so predictions "
+    "of two views of a sample are not compared. Set consistency.view=strong to compare them all the same."
+)
+"""Message about a part of the recipe that is left out."""
 SMALLEST = 8
-"""Side of the smallest images."""
+"""Side of the smallest images that can be read from files."""
 CLIP = 1.0
 """Largest gradient norm."""
 PROX_STEPS = 10
@@ -47,15 +52,17 @@ class Facts:
     channels: int
     pretrained: bool
     """Whether the network starts from weights that were trained on something."""
+    images: bool = True
+    """Whether the samples are images, and not series or feature vectors."""
 
 
 def fill_in(given: Config, facts: Facts) -> Config:
     """The user's configuration with everything chosen that was not set."""
     fill = partial(_fill, given=given)
     config = given
-    if facts.channels in (1, 3) and facts.size >= SMALLEST:  # else there are no images, but features or series
+    if facts.images and facts.channels in (1, 3) and facts.size >= SMALLEST:
         config = fill(config, group="data", image_size=facts.size, channels=facts.channels)
-    if facts.size >= PHOTOGRAPH:
+    if facts.images and facts.size >= PHOTOGRAPH:
         config = fill(config, group="train", batch_size=32)
     config = _views(config, given, facts)
     if facts.pretrained:
@@ -76,13 +83,16 @@ def fill_in(given: Config, facts: Facts) -> Config:
 def _views(config: Config, given: Config, facts: Facts) -> Config:
     """How samples are changed at random, and how fast the network learns from them, by what they are."""
     fill = partial(_fill, given=given)
-    photographs = facts.size >= PHOTOGRAPH and facts.channels == 3
+    photographs = facts.images and facts.size >= PHOTOGRAPH and facts.channels == 3
     if config.recipe != "default":
         if photographs and config.data.augment:  # another crop says more than a turn by some degrees
             config = fill(config, group="consistency", view="drawn")
         return _without_photographs(config, given) if config.recipe == "source-free" and not photographs else config
     config = fill(config, group="augment", strength="mixed")
     config = fill(config, group="consistency", view="strong")
+    if not facts.images and not given.is_set("consistency", "view"):
+        # What may be changed in a series or in features is not known: views that were meant to be alike led away.
+        config = config.with_group("consistency", weight=0.0)
     # A network that has learned the source and nothing else is trained on as quickly here as it was there.
     general = photographs and facts.pretrained
     rate = GroupConfig(lr=1e-4 if general else 5e-4)
@@ -133,6 +143,8 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     sample = setup.sample[subset(len(setup.sample), scored, seed=0)]
     setup = replace(setup, scored=scored, sample=sample)
     config, notes, clock = setup.config, list(setup.notes), setup.clock
+    if config.recipe == "default" and not config.method_config.consistency.weight and not facts.images:
+        notes.append(NO_VIEWS)
     clock.pace = pace
     if config.minutes and not setup.resume:
         clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)

@@ -202,7 +202,8 @@ def _assemble(
         source_free=data.source_free,
         outputs=request.outputs or (request.out and RunDirectory(request.out).outputs),
     )
-    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, network.pretrained or not train_source)
+    pretrained = network.pretrained or not train_source
+    return setup, Facts(len(kept), len(data.target), shape.size, shape.channels, pretrained, images=example.ndim == 4)
 
 
 def _with_holdout(config: Config, images: int) -> Config:

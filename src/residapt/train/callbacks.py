@@ -86,7 +86,7 @@ class Callback:
     def reads(self, step: int) -> bool:
         """Whether :meth:`on_step` or :meth:`on_settled` reads the method's tensors after that step.
 
-        On an accelerator the losses of several steps are looked at together. Where this is true they are looked at
+        On an accelerator the losses of several steps are read together. Where this is true they are read
         before, so that a training that has diverged goes back first; otherwise the last few steps may be done again.
         """
         return False

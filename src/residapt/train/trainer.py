@@ -206,7 +206,7 @@ class Trainer:
             if found is None:
                 changes, found = self._between_steps(number)
         except Exception:
-            # A training that has diverged, which nobody has looked at yet, may fail in any way.
+            # A training that has diverged, which has not been noticed yet, may fail in any way.
             found = self.watch.look()
             if found is None:
                 raise

@@ -29,7 +29,7 @@ _TOTAL = "total"
 
 
 class Watch:
-    """The numbers of steps that nobody has looked at yet."""
+    """The numbers of steps that have not been checked yet."""
 
     def __init__(self, engine: Engine, recovery: Recovery) -> None:
         self.engine, self.recovery = engine, recovery
