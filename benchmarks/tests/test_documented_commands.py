@@ -11,8 +11,9 @@ import pytest
 
 from residapt_bench.cli import app
 from residapt_bench.cli.group import EXPERIMENTS, HOME, RESULTS
-from residapt_bench.cli.report import KINDS
+from residapt_bench.cli.report import KINDS, OTHER_RECORDS, WITHOUT_RECORDS
 from residapt_bench.experiment_file import read_experiment
+from residapt_bench.proving_ground.grid import is_ground, read_ground_experiment
 
 COMMAND = re.compile(r"residapt bench ([a-z][^`\n#]*)")
 
@@ -33,9 +34,13 @@ def test_a_documented_command_names_what_exists(command: tuple[str, ...]) -> Non
         names = list(itertools.takewhile(lambda word: not word.startswith("-"), rest))
         assert names
         for each in names:
-            assert read_experiment(EXPERIMENTS / f"{each}.toml").only(chosen, [int(seed) for seed in seeds])
+            path = EXPERIMENTS / f"{each}.toml"
+            read = read_ground_experiment if is_ground(path) else read_experiment
+            assert read(path).only(chosen, [int(seed) for seed in seeds])
     elif name == "report":
-        assert rest[0] in (*KINDS, "growth")
+        assert rest[0] in (*KINDS, *OTHER_RECORDS, *WITHOUT_RECORDS)
+        if rest[0] in WITHOUT_RECORDS:
+            return
         names = [word for word in rest[1 : rest.index("-o") if "-o" in rest else None] if not word.startswith("-")]
         assert all(_known(each) for each in names), names
     elif name == "compare" and not rest[0].startswith("-"):

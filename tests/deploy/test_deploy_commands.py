@@ -119,7 +119,7 @@ def test_read_only_folder(run: RunDirectory, labelled: Path, tmp_path: Path) -> 
     [
         (["predict", "nowhere", "images"], "'nowhere' does not exist"),
         (["inspect", "nowhere"], "'nowhere' does not exist"),
-        (["export", "nowhere", "--format", "tflite"], "--format must be one of onnx"),
+        (["export", "nowhere", "--format", "tflite"], "'nowhere' does not exist"),
         (["predict", "nowhere", "images", "--format", "xml"], "--format must be csv or jsonl, got 'xml'"),
     ],
 )

@@ -298,8 +298,8 @@ def test_a_nan_in_one_process_ends_both(tmp_path: Path, monkeypatch: pytest.Monk
         made = tiny_trainer("rpt")
         real = made.batches.batch
 
-        def batch(step: int, *, view: bool = False) -> Any:
-            found = real(step, view=view)
+        def batch(step: int, **options: Any) -> Any:
+            found = real(step, **options)
             if rank == 1 and step == 3:
                 found.source.fill_(float("nan"))
             return found

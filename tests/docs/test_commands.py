@@ -106,8 +106,19 @@ def shortened(command: str) -> list[str]:
     return words
 
 
+def write_classes(suggested: Path) -> None:
+    """What the reader does with the list of images to label."""
+    head, *rows = suggested.read_text(encoding="utf-8").splitlines()
+    labelled = [f"{row.split(',')[0]},digit {number % 10}" for number, row in enumerate(rows)]
+    suggested.write_text("\n".join([head, *labelled]) + "\n", encoding="utf-8")
+
+
+OF_THEIR_OWN = ("many-domains.md",)
+"""Pages that a test of their own follows."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if commands(page)])
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if commands(page) and name not in OF_THEIR_OWN])
 def test_the_commands_of_a_page_run_in_their_order(name: str, there: Path) -> None:
     for command in commands(PAGES[name]):
         if command == "residapt demo":  # tests/test_demo.py
@@ -119,6 +130,8 @@ def test_the_commands_of_a_page_run_in_their_order(name: str, there: Path) -> No
             pytest.importorskip("optuna")
         code, text = invoke(*words)
         assert code == 0, f"{command}\n{text}"
+        if words[0] == "suggest":
+            write_classes(Path("few.csv"))
 
 
 @pytest.mark.slow

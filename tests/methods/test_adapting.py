@@ -417,7 +417,7 @@ def test_training_draws_a_second_view_only_where_it_counts(monkeypatch: pytest.M
     trainer = tiny_trainer("dann_flip", parts=parts, steps=4)
     drawn, draw = [], Batches.batch
     monkeypatch.setattr(
-        Batches, "batch", lambda self, step, *, view=False: drawn.append(view) or draw(self, step, view=view)
+        Batches, "batch", lambda self, step, **options: drawn.append(options["view"]) or draw(self, step, **options)
     )
     trainer.run()
     assert drawn == [False, False, True, True]

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from residapt.methods import MethodConfig, build_method, method_names
+from residapt.methods import MethodConfig, build_method
+from support.methods import FOR_ANY_NETWORK
 
-LEARN = [name for name in method_names() if name not in ("source_only", "target_only", "fine_tune", "pooled")]
+LEARN = [name for name in FOR_ANY_NETWORK if name not in ("source_only", "target_only", "fine_tune", "pooled")]
 
 
 def without(batch):

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from residapt.methods import build_method, method_names
+from residapt.methods import build_method
 from residapt.methods.parameters import count_parameters
 from residapt.models import LeNet
+from support.methods import FOR_ANY_NETWORK
 
 LENET = 431_080
 ADVERSARY = 10 * 500 + 500 + 500 * 500 + 500 + 500 + 1
@@ -15,12 +16,12 @@ ADVERSARY = 10 * 500 + 500 + 500 * 500 + 500 + 500 + 1
 def lenet():
     example = torch.zeros(2, 1, 28, 28)
     return {
-        name: count_parameters(build_method(name, LeNet(num_classes=10), example=example)) for name in method_names()
+        name: count_parameters(build_method(name, LeNet(num_classes=10), example=example)) for name in FOR_ANY_NETWORK
     }
 
 
 def test_every_method_deploys_one_network(lenet):
-    assert set(lenet) == set(method_names())
+    assert set(lenet) == set(FOR_ANY_NETWORK)
     assert {count.deployed for count in lenet.values()} == {LENET}
 
 
@@ -38,7 +39,7 @@ def test_the_papers_factor_for_the_two_stream_network(lenet):
     assert lenet["two_stream"].total_training / rpt == pytest.approx(1.46, abs=0.005)
 
 
-@pytest.mark.parametrize("name", method_names())
+@pytest.mark.parametrize("name", FOR_ANY_NETWORK)
 def test_parts_add_up_and_deployed_is_the_target_model(name, make_mlp, make_mlp_batch):
     method = build_method(name, make_mlp(), example=make_mlp_batch().source)
     count = count_parameters(method)

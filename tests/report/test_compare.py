@@ -36,8 +36,8 @@ def test_a_run_is_read_with_size_time_and_recipe(tmp_path: Path) -> None:
     first, second = map(read_finished, two_runs(tmp_path))
     assert (first.size, first.adapter) == (3_100_000, None)
     assert (second.size, second.adapter) == (7_300_000, 1_200_000)
-    assert first.minutes == pytest.approx((412 + 861 + 74) / 60)
-    assert first.recipe == "paper"
+    assert first.minutes == pytest.approx((30 + 412 + 861 + 60 + 44 + 30) / 60)
+    assert first.recipe == "default"
     assert second.scored[HELD_OUT, "held-out"].gain == pytest.approx(21.3)
     assert (HELD_OUT, "transductive") not in second.scored
 
@@ -49,9 +49,9 @@ def test_the_table_has_the_numbers_of_both(tmp_path: Path, monkeypatch: pytest.M
     assert code == 0, text
     (first,) = [line for line in text.splitlines() if "│ first" in line]
     (second,) = [line for line in text.splitlines() if "│ second <b>" in line]
-    for value in ("rpt (paper)", "71.2 → 82.4", "71.9 → 83.1", "adapted", "3.1", "22.4"):
+    for value in ("rpt (default)", "71.2 → 82.4", "71.9 → 83.1", "adapted", "3.1", "23.9"):
         assert value in first
-    for value in ("dann (paper)", "70.0 → 91.3", "–", "source", "7.3", "22.4"):
+    for value in ("dann (default)", "70.0 → 91.3", "–", "source", "7.3", "23.9"):
         assert value in second
     assert re.search(r"BNM *│ *0.82 *│ *0.123", text)
     assert re.search(r"DEV *│ *−1.05 *│ *–", text)

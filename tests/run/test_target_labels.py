@@ -15,12 +15,12 @@ from residapt.config import load_config
 from residapt.data.imageset import ImageSet
 from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.errors import DataError
-from residapt.methods import method_names
 from residapt.run import stages
 from residapt.storage.summary import RunSummary, read_summary
 from residapt.train import Callback, Trainer
 from support.cli import invoke
 from support.digit_folders import QUICK
+from support.methods import FOR_ANY_NETWORK
 
 CLASSES = ("other", "three")
 
@@ -178,7 +178,7 @@ def small() -> torch.nn.Module:
 SHORT = {"steps": 3, "train_source_first": False, "device": "cpu", "train": {"batch_size": 4}}
 
 
-@pytest.mark.parametrize("name", method_names())
+@pytest.mark.parametrize("name", FOR_ANY_NETWORK)
 def test_every_method_from_the_library(name: str) -> None:
     """Labels given as tensors; the labelled images that are not in the target join it, and none of them is scored."""
     data = tensors()

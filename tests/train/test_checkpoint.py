@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -459,8 +460,8 @@ def test_batches_are_those_of_the_step(tmp_path: Path) -> None:
     def watch(trainer: Trainer, name: str) -> Trainer:
         real = trainer.batches.batch
 
-        def batch(step: int, *, view: bool = False) -> Batch:
-            seen[name].append(real(step, view=view))
+        def batch(step: int, **options: Any) -> Batch:
+            seen[name].append(real(step, **options))
             return seen[name][-1]
 
         trainer.batches.batch = batch  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from residapt.config import Config
 from residapt.errors import ConfigError
 from residapt.tune.search import NOT_SEARCHED, PRETRAIN, parse_search, shares_source, with_values
 
-GIVEN = Config.parse({"method": "rpt"})
+GIVEN = Config.parse({"method": "rpt", "recipe": "paper"})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_nothing_and_the_same_twice() -> None:
 def test_settings_at_their_defaults_stay_unset() -> None:
     changed = with_values(GIVEN, {"train.network.lr": 0.1})
     assert changed.train.model_fields_set == {"network"}
-    assert changed.model_fields_set == {"method", "method_config", "train"}
+    assert changed.model_fields_set == {"method", "method_config", "recipe", "train"}
 
 
 @pytest.mark.parametrize(

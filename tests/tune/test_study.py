@@ -258,7 +258,7 @@ def test_options_are_checked_before_torch_is_imported(
     [
         (("-o", "study", "--search", SEARCH[0], "--set", "discrepancy.wieght=1"), "discrepancy.weight"),
         (("-o", "study", "--search", "discrepancy.wieght=log:1..2"), "discrepancy.weight"),
-        (("-o", "study", "--search", SEARCH[0], "--score", "accuracy"), "'accuracy'"),
+        (("-o", "study", "-s", ".", "-t", ".", "--search", SEARCH[0], "--score", "accuracy"), "'accuracy'"),
         (("-o", "study"), "--search"),
         (("--resume", "study"), "study.toml"),
     ],
@@ -275,7 +275,8 @@ def test_bad_settings_write_nothing(
 
 def test_without_optuna_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    code, text = invoke("tune", "-o", str(tmp_path / "study"))
+    folders = ("-s", str(tmp_path), "-t", str(tmp_path))
+    code, text = invoke("tune", "-o", str(tmp_path / "study"), *folders, "--search", SEARCH[0])
     assert code == 2
     assert "residapt[tune]" in text
 

@@ -79,6 +79,9 @@ def tune(
     }
     options = {key: _plain(value) for key, value in given.items() if value is not None}
     _check_options(out, resume, [config, score, *options, *(changes or ()), *(search or ())])
+    from residapt.parallel import make_engine
+
+    pool = make_engine(engine, jobs=jobs, address=address)
     from residapt.tune.store import StudyFolder, require_optuna
 
     settings = (
@@ -87,9 +90,6 @@ def tune(
         else _recorded_settings(StudyFolder(resume), trials)
     )
     require_optuna()
-    from residapt.parallel import make_engine
-
-    pool = make_engine(engine, jobs=jobs, address=address)
     typed = resume is None and typed_spec(model, changes or ())
     show_study(_run(settings, resume or out, resume is not None, pool, trust_code or typed, quiet))
 

@@ -29,7 +29,7 @@ VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
 NO_VIEWS = (
     "the samples are not images: what may be changed in them without changing their class is not known, so predictions "
-    "of two views of a sample are not compared. Set consistency.view=strong to compare them all the same."
+    "of two views of a sample are not compared (consistency.view=strong compares them all the same)."
 )
 """Message about a part of the recipe that is left out."""
 SMALLEST = 8
