@@ -43,7 +43,7 @@ def fork_processes(count: int, modules: Sequence[str] = ()) -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # otherwise the next collection writes to every object, and nothing stays shared
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(), "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
     os.environ.update({name: str(value) for name, value in place.items()})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -64,7 +64,9 @@ def _become(rank: int, count: int, output: IO[bytes]) -> None:
     os.setpgid(0, 0)  # so that Ctrl-C reaches it once, from the process that waits
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
+        threads = max(1, (os.cpu_count() or 1) // count)
+        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # accelerate asks for it
     if rank:  # only the first one speaks, unless another fails alone
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
@@ -104,7 +106,8 @@ def _signal(processes: Iterable[int], number: int) -> None:
             os.kill(process, number)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
