@@ -12,12 +12,10 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import IO
 
 from residapt.errors import ConfigError
 
@@ -47,7 +45,7 @@ def fork_processes(count: int, modules: Sequence[str] = ()) -> None:
     os.environ.update({name: str(value) for name, value in place.items()})
     sys.stdout.flush()
     sys.stderr.flush()
-    outputs = [tempfile.TemporaryFile() for _ in range(count)]
+    outputs = [os.memfd_create(f"output of {rank}") for rank in range(count)]
     children: list[int] = []
     for rank, output in enumerate(outputs):
         child = os.fork()
@@ -58,7 +56,7 @@ def fork_processes(count: int, modules: Sequence[str] = ()) -> None:
     _leave(children, outputs)
 
 
-def _become(rank: int, count: int, output: IO[bytes]) -> None:
+def _become(rank: int, count: int, output: int) -> None:
     import torch
 
     os.setpgid(0, 0)  # so that Ctrl-C reaches it once, from the process that waits
@@ -68,11 +66,11 @@ def _become(rank: int, count: int, output: IO[bytes]) -> None:
         torch.set_num_threads(threads)
         os.environ["OMP_NUM_THREADS"] = str(threads)  # accelerate asks for it
     if rank:  # only the first one speaks, unless another fails alone
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
 
 
-def _leave(children: list[int], outputs: list[IO[bytes]]) -> None:
+def _leave(children: list[int], outputs: list[int]) -> None:
     """Pass signals on, wait, and exit with the code of the first process that failed."""
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -94,9 +92,9 @@ def _leave(children: list[int], outputs: list[IO[bytes]]) -> None:
     failed = next((child for child, code in codes.items() if code), children[0])
     code = codes[failed]
     if code != codes[children[0]]:
-        output = outputs[children.index(failed)]
-        output.seek(0)
-        sys.stderr.write(output.read().decode(errors="replace"))
+        with open(outputs[children.index(failed)], encoding="utf-8", errors="replace") as said:
+            said.seek(0)
+            sys.stderr.write(said.read())
     raise SystemExit(code if code >= 0 else 128 - code)
 
 
