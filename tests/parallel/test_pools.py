@@ -163,7 +163,7 @@ class Never(Pool):
 
 @pytest.mark.timeout(60)
 def test_ctrl_c_that_does_not_wake_the_waiting_thread_is_noticed() -> None:
-    """As when it comes after Python's last look for signals and before the wait begins: another thread receives it here."""
+    """It may come after Python's last look for signals and before the wait begins. Here another thread receives it."""
     sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     sender.start()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
