@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,6 +145,19 @@ def fill(folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
             for index in torch.split(torch.arange(len(opened)), 1024):
                 opened.read(index)
     return clock.rates("images")
+
+
+def large(folders: tuple[Path, Path], cache: Path, count: int = 2_000) -> dict[str, float]:
+    """Photographs at 224 pixels, as large networks read them: decoded and kept, then from the cache."""
+    files = Files(tuple(sorted(folders[1].iterdir()))[:count], folders[1])
+    found: dict[str, float] = {}
+    for name in ("decoded and kept", "from the cache"):
+        pixels, clock = Pixels(files, replace(FORM, size=224), what="target", cache=CacheConfig(20e9, cache)), Clock()
+        with clock.running(len(pixels)):
+            for index in torch.split(torch.arange(len(pixels)), 128):
+                pixels.read(index)
+        found |= clock.rates(f"{name}: images")
+    return found
 
 
 def _opened(folders: tuple[Path, Path], cache: Path) -> list[Pixels]:
@@ -306,6 +319,7 @@ def run_reading(images: int, folder: Path | None, rounds: int, out: Path | None)
         add("start, empty cache", lambda: start(folders, empty))
         add("first-epoch", lambda: decoding(folders, cache, rounds))
         add("fill", lambda: fill(folders, cache))
+        add("at 224 pixels", lambda: large(folders, cache))
         add("start, cached", lambda: start(folders, cache))
         add("cached", lambda: cached(folders, cache, rounds))
         add("tensors", tensors)
