@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,7 +152,10 @@ def large(folders: tuple[Path, Path], cache: Path, count: int = 2_000) -> dict[s
     files = Files(tuple(sorted(folders[1].iterdir()))[:count], folders[1])
     found: dict[str, float] = {}
     for name in ("decoded and kept", "from the cache"):
-        pixels, clock = Pixels(files, replace(FORM, size=224), what="target", cache=CacheConfig(20e9, cache)), Clock()
+        pixels, clock = (
+            Pixels(files, FORM.model_copy(update={"size": 224}), what="target", cache=CacheConfig(20e9, cache)),
+            Clock(),
+        )
         with clock.running(len(pixels)):
             for index in torch.split(torch.arange(len(pixels)), 128):
                 pixels.read(index)
