@@ -227,7 +227,7 @@ torch.set_num_threads(max(1, os.cpu_count() // count))
 network = small_network()
 wall, processor = time.perf_counter(), time.process_time()
 residapt.adapt(network, source=sys.argv[1], target=sys.argv[2], steps=1000, callbacks=[Last()], verbose=False,
-               train_source_first=False, **{"data.image_size": 64, "data.channels": 3})
+               train_source_first=False, freeze="none", **{"data.image_size": 64, "data.channels": 3})
 """
 
 
