@@ -1,8 +1,8 @@
 """``residapt bench speed data``: reading photographs from a folder, beside tensors in memory and beside decoding alone.
 
 Photographs of 256 pixels are rendered, decoded at 64 and kept in a cache. The network is as small as LeNet, so that
-data is the limit. What is compared takes turns in one run; both clocks are read, and ratios of processor time are those
-that other programs on the machine disturb less.
+data is the limit, and has one thread, so that decoding has the other cores. What is compared takes turns in one run;
+both clocks are read, and ratios of processor time are those that other programs on the machine disturb less.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from residapt.settings import Settings
 from residapt.train import TrainConfig, Trainer
 from residapt_bench.record import append_record
 from residapt_bench.speed.rendered import CLASSES, render_folders
+from residapt_bench.speed.steps import using_threads
 
 FORM = InputSpec(size=64, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
 BATCH = 64
@@ -223,7 +224,7 @@ class Last(Callback):
         torch.distributed.barrier() if grouped else None
         os._exit(0)
 
-torch.set_num_threads(max(1, os.cpu_count() // count))
+torch.set_num_threads(1)
 network = small_network()
 wall, processor = time.perf_counter(), time.process_time()
 residapt.adapt(network, source=sys.argv[1], target=sys.argv[2], steps=1000, callbacks=[Last()], verbose=False,
@@ -294,7 +295,7 @@ def _first_steps(
     """What each of several processes finds after some steps of one training."""
     with tempfile.TemporaryDirectory() as place:
         arguments = [sys.executable, "-c", _FIRST_STEPS, *map(str, folders), str(count), launcher, str(steps)]
-        environment = {**os.environ, "RESIDAPT_CACHE": str(cache)}
+        environment = {**os.environ, "RESIDAPT_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
         group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(count)}
         started = []
         for rank in range(1 if launcher == "fork" else count):
@@ -316,7 +317,7 @@ def run_reading(images: int, folder: Path | None, rounds: int, out: Path | None)
         if out is not None:
             append_record(out, records[-1])
 
-    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary, using_threads(1):
         folders = render_folders(folder or Path(temporary), images)
         cache, empty = Path(temporary) / "cache", Path(temporary) / "empty"
         add("start, empty cache", lambda: start(folders, empty))
