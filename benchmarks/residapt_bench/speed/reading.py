@@ -69,8 +69,8 @@ class ReadingRecord(Settings):
 
 
 def small_network() -> nn.Module:
-    """LeNet on the images at half their size."""
-    return nn.Sequential(nn.AvgPool2d(2), LeNet(3, CLASSES, image_size=FORM.size // 2))
+    """LeNet on the images at a quarter of their size: at half of it, its step takes as long as decoding."""
+    return nn.Sequential(nn.AvgPool2d(4), LeNet(3, CLASSES, image_size=FORM.size // 4))
 
 
 @dataclass
