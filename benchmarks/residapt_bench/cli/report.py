@@ -184,6 +184,12 @@ def _growth(names: list[str], view: View) -> None:
     view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
 
 
+def _newcomer(names: list[str], view: View) -> None:
+    from residapt_bench.newcomer import newcomer_table, read_newcomer_records
+
+    view.show(newcomer_table([record for name in names for record in read_newcomer_records(records_path(name))]))
+
+
 def _ground(names: list[str], view: View) -> None:
     from residapt_bench.proving_ground.grid import read_ground
     from residapt_bench.proving_ground.grid_table import left_out_table, pairs_table, results, summary_table
@@ -234,6 +240,7 @@ OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {
     "growth": _growth,
     "ground": _ground,
     "ground-guard": _guard_of_ground,
+    "newcomer": _newcomer,
 }
 """Reports of records that are of another type."""
 WITHOUT_RECORDS: dict[str, Callable[[View], None]] = {"paper": _paper, "sheet": _sheet}
