@@ -10,10 +10,8 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from residapt.settings import Settings
 from residapt.storage.run_directory import RunDirectory
 from residapt.storage.summary import RunSummary, read_summary
 from residapt_bench.record import Environment, append_record
+from residapt_bench.usage import Usage, run_measured
 
 DOMAINS = ("amazon", "webcam", "dslr")
 MODEL, WEIGHTS = "timm:tf_efficientnet_lite0", "tf_efficientnet_lite0.safetensors"
@@ -94,16 +93,8 @@ class NewcomerRecord(Settings):
     """Of both trainings."""
     parts: dict[str, float]
     """Seconds of each part, from the run's own table."""
-    seconds: float | None = None
-    """From the start of the process to its end."""
-    processor_seconds: float
-    """Of one processor that the run was given."""
-    others: float | None = None
-    """Processors that other programs used meanwhile, on average."""
-    cores: int = os.cpu_count() or 1
-    """Of the machine."""
-    peak_memory_mb: int | None = None
-    """Largest resident set."""
+    usage: Usage
+    """What the whole process took, and what others used."""
     note: str = ""
     """What else should be known."""
     environment: Environment
@@ -120,32 +111,15 @@ class NewcomerRecord(Settings):
 def run_newcomer(run: NewcomerRun, root: Path, out: Path) -> NewcomerRecord:
     """Run the command; the run directory stays in ``out``."""
     log = out.with_suffix(".log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="residapt-newcomer-") as cache, log.open("w") as text:
-        busy, begin = _busy_seconds(), time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "residapt", *run.command(root, out)],
-            stdout=text,
-            stderr=text,
-            env={**os.environ, "RESIDAPT_CACHE": cache},
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        seconds, own = time.monotonic() - begin, usage.ru_utime + usage.ru_stime
-        others = None if busy is None else max(0.0, ((_busy_seconds() or 0.0) - busy - own) / seconds)
-    if process.returncode:
-        raise TrainingError(f"{run.name()}: the command ended with code {process.returncode}; see '{log}'.")
-    return record_of(
-        run,
-        read_summary(RunDirectory(out).summary),
-        seconds=round(seconds, 1),
-        processor_seconds=round(own, 1),
-        others=None if others is None else round(others, 2),
-        peak_memory_mb=round(usage.ru_maxrss / 1024),
-    )
+    with tempfile.TemporaryDirectory(prefix="residapt-newcomer-") as cache:
+        command = [sys.executable, "-m", "residapt", *run.command(root, out)]
+        code, usage = run_measured(command, log, {"RESIDAPT_CACHE": cache})
+    if code:
+        raise TrainingError(f"{run.name()}: the command ended with code {code}; see '{log}'.")
+    return record_of(run, read_summary(RunDirectory(out).summary), usage)
 
 
-def record_of(run: NewcomerRun, summary: RunSummary, **measured: Any) -> NewcomerRecord:
+def record_of(run: NewcomerRun, summary: RunSummary, usage: Usage) -> NewcomerRecord:
     """The record of a finished run."""
     percent = {one.stage: round(one.percent, 2) for one in summary.accuracies}
     return NewcomerRecord(
@@ -159,7 +133,7 @@ def record_of(run: NewcomerRun, summary: RunSummary, **measured: Any) -> Newcome
         steps=summary.steps,
         parts=dict(summary.seconds),
         environment=Environment.here(),
-        **measured,
+        usage=usage,
     )
 
 
@@ -197,9 +171,9 @@ def newcomer_table(records: Iterable[NewcomerRecord]) -> str:
         cells = (
             _mean(own, lambda r: r.source_only),
             _mean(own, lambda r: r.adapted),
-            _mean(own, lambda r: None if r.seconds is None else r.seconds / 60),
-            _mean(own, lambda r: r.processor_seconds / 60),
-            _mean(own, lambda r: r.others),
+            _mean(own, lambda r: r.usage.seconds / 60),
+            _mean(own, lambda r: r.usage.processor_seconds / 60),
+            _mean(own, lambda r: r.usage.others),
             _mean(own, lambda r: None if r.share_of_looks is None else 100 * r.share_of_looks),
         )
         rows.append(f"| {name} | {seeds} | {stages} | {' | '.join(cells)} |")
@@ -209,13 +183,3 @@ def newcomer_table(records: Iterable[NewcomerRecord]) -> str:
 def _mean(records: list[NewcomerRecord], value: Any) -> str:
     found = [each for each in map(value, records) if each is not None]
     return f"{statistics.fmean(found):.1f}" if len(found) == len(records) else ""
-
-
-def _busy_seconds() -> float | None:
-    """Processor seconds of all programs since the machine was started, where the system tells them."""
-    try:
-        line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
-    except OSError:
-        return None
-    user, nice, system, _idle, _wait, irq, softirq = map(int, line[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")

@@ -39,5 +39,5 @@ def newcomer(
         for seed in numbers(seeds)
     ]
     for one in run_missing(runs, out, data_root(data), cache):
-        text = f"{one.source_only:.1f} % -> {one.adapted:.1f} %, {(one.seconds or 0) / 60:.1f} minutes"
+        text = f"{one.source_only:.1f} % -> {one.adapted:.1f} %, {one.usage.seconds / 60:.1f} minutes"
         write_line(f"{one.run.name()}, seed {one.run.seed}: {text}", out.with_suffix(".log"))

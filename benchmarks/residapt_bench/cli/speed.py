@@ -14,7 +14,7 @@ from residapt_bench.cli.group import app
 if TYPE_CHECKING:
     from rich.table import Table
 
-WHAT = ("steps", "growth", "lora", "parts", "data")
+WHAT = ("steps", "growth", "lora", "parts", "data", "limit")
 
 
 @app.command(epilog="Example: residapt bench speed steps --case lenet --rounds 40 -o benchmarks/results/speed.jsonl")
@@ -23,12 +23,12 @@ def speed(
         str,
         typer.Argument(
             help="steps (RPT beside DANN), growth (with rank, batch and depth), lora (beside peft's LoRA), parts "
-            "(what goes beyond the paper), data (reading photographs)"
+            "(what goes beyond the paper), data (reading photographs), limit (whether the time allowed is kept)"
         ),
     ] = "steps",
     case: Annotated[
         list[str] | None,
-        typer.Option(help="lenet, svhnet, resnet50, resnet50_112 or vit_s; of growth rank, batch or depth."),
+        typer.Option(help="lenet, svhnet, resnet50, resnet50_112 or vit_s; of growth rank, batch or depth; of limit minutes."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 20,
     method: Annotated[str, typer.Option(help="Method that the parts are added to.")] = "rpt",
@@ -45,6 +45,11 @@ def speed(
 
         console.print(reading.reading_table(reading.run_reading(images, folder, rounds, out)))
         return
+    if what == "limit":
+        from residapt_bench.speed import limit
+
+        console.print(limit.limit_table(limit.run_limit([_number(each) for each in case or []], out)))
+        return
     console.print(_measured(what, case or [], rounds, method, pixels, out))
 
 
@@ -59,3 +64,10 @@ def _measured(what: str, cases: list[str], rounds: int, method: str, pixels: int
     if what == "lora":
         return lora.lora_table(lora.run_lora(lora.LoraCase(), rounds, out))
     return parts.parts_table(parts.run_parts(cases[0] if cases else "lenet", method, rounds, out))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"--case {text}: give a number of minutes.") from None
