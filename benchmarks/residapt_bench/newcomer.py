@@ -6,7 +6,6 @@ Each run is a process of its own that starts with an empty cache of decoded imag
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import statistics
@@ -95,16 +94,12 @@ class NewcomerRecord(Settings):
     """Seconds of each part, from the run's own table."""
     usage: Usage
     """What the whole process took, and what others used."""
-    note: str = ""
-    """What else should be known."""
     environment: Environment
     """What it was run with."""
 
     @property
-    def share_of_looks(self) -> float | None:
-        """Share of the time in which nothing was read or trained, where the run's own table has these parts."""
-        if not self.parts.keys() >= set(LOOKS):
-            return None
+    def share_of_looks(self) -> float:
+        """Share of the time in which nothing was read or trained, by the run's own table."""
         return sum(self.parts[name] for name in LOOKS) / sum(self.parts.values())
 
 
@@ -174,7 +169,7 @@ def newcomer_table(records: Iterable[NewcomerRecord]) -> str:
             _mean(own, lambda r: r.usage.seconds / 60),
             _mean(own, lambda r: r.usage.processor_seconds / 60),
             _mean(own, lambda r: r.usage.others),
-            _mean(own, lambda r: None if r.share_of_looks is None else 100 * r.share_of_looks),
+            _mean(own, lambda r: 100 * r.share_of_looks),
         )
         rows.append(f"| {name} | {seeds} | {stages} | {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -14,13 +14,13 @@ from residapt.settings import Settings
 class Usage(Settings):
     """Time and memory of a program."""
 
-    seconds: float | None
+    seconds: float
     """From the start of the process to its end."""
     processor_seconds: float
     """Of one processor that it was given."""
     others: float | None
     """Processors that other programs used meanwhile, on average, where the system tells it."""
-    peak_memory_mb: int | None
+    peak_memory_mb: int
     """Largest resident set."""
     cores: int = os.cpu_count() or 1
     """Of the machine."""

@@ -28,7 +28,9 @@ def speed(
     ] = "steps",
     case: Annotated[
         list[str] | None,
-        typer.Option(help="lenet, svhnet, resnet50, resnet50_112 or vit_s; of growth rank, batch or depth; of limit minutes."),
+        typer.Option(
+            help="lenet, svhnet, resnet50, resnet50_112 or vit_s; of growth rank, batch or depth; of limit minutes."
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 20,
     method: Annotated[str, typer.Option(help="Method that the parts are added to.")] = "rpt",
