@@ -36,6 +36,8 @@ from residapt_bench.speed.rendered import CLASSES, render_folders
 
 FORM = InputSpec(size=64, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
 BATCH = 64
+IMAGES = 50_000
+"""Photographs, unless another number is asked for."""
 STEPS = 10
 """Steps of one turn."""
 AIMS = {"first-epoch": 0.6, "cached": 0.85, "start, cached": 5.0, "start, empty cache": 5.0, "memory": 300.0}
