@@ -1,6 +1,7 @@
 """``residapt bench speed views``: memory that computing and reading the outputs of frozen stages takes.
 
-EfficientNet-Lite0 with random weights, cut where runs on Office-31 cut it. The images are in memory before the measurement begins.
+EfficientNet-Lite0 with random weights, cut where runs on Office-31 cut it. The images are in memory before the
+measurement begins.
 """
 
 from __future__ import annotations
