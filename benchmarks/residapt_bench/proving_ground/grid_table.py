@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from residapt.evaluate.guard import decide
 from residapt_bench.proving_ground.grid import GroundRecord
 from residapt_bench.proving_ground.library import DataError
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS
 from residapt_bench.proving_ground.source_only import NO_HARM_ABOVE
 from residapt_bench.report.markdown import markdown
 
@@ -46,13 +46,13 @@ class PairResults:
     @property
     def kind(self) -> str:
         """The kind of shift."""
-        return PAIRS[self.pair].kind
+        return ALL_PAIRS[self.pair].kind
 
     @property
     def kinds(self) -> set[str]:
         """Its kind, and that of the pair that it is a variant of."""
-        base = PAIRS[self.pair].base
-        return {self.kind} | ({PAIRS[base].kind} if base else set())
+        base = ALL_PAIRS[self.pair].base
+        return {self.kind} | ({ALL_PAIRS[base].kind} if base else set())
 
     @property
     def has_room(self) -> bool:
@@ -67,7 +67,7 @@ class PairResults:
 def results(records: Sequence[GroundRecord]) -> list[PairResults]:
     """The pairs in the registry's order, with a recipe where every seed of the pair has it."""
     found = []
-    for pair in PAIRS:
+    for pair in ALL_PAIRS:
         own = [record for record in records if record.run.pair == pair]
         plain = {record.run.seed: record.source for record in own if record.run.recipe in PLAIN}
         if plain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,31 @@ def test_the_committed_experiment_covers_every_pair() -> None:
     runs = list(read_ground_experiment(EXPERIMENTS / "proving-ground.toml").runs())
     assert {one.pair for one in runs} == set(PAIRS)
     assert len({one.key for one in runs}) == len(runs)
+
+
+def test_a_pair_outside_of_the_proving_ground_is_run_by_its_name_alone() -> None:
+    by_kind, by_name = (
+        GroundExperiment.parse(
+            {"title": "t", "kind": "proving-ground", "pairs": [what], "recipes": {"a": {}}}, where="test"
+        )
+        for what in ("real digits", "svhn-mnist-whole")
+    )
+    assert "svhn-mnist-whole" not in {one.pair for one in by_kind.runs()}
+    assert [one.pair for one in by_name.runs()] == ["svhn-mnist-whole"]
+    found = results([record("svhn-mnist-whole", "statistics", 60, 60, 60)])
+    assert found[0].kinds == {"real digits"}
+    assert "`svhn-mnist-whole` | real digits | 60.0" in pairs_table(found)
+
+
+def test_the_shipped_default_is_run_beside_source_only_on_five_seeds() -> None:
+    runs = list(read_ground_experiment(EXPERIMENTS / "shipped-default.toml").runs())
+    pairs = {"svhn-mnist-whole", "amazon-webcam", "drones-200", "drones-0"}
+    assert {(one.pair, one.recipe, one.seed) for one in runs} == set(
+        product(pairs, ("statistics", "default"), range(5))
+    )
+    same = read_ground_experiment(EXPERIMENTS / "proving-ground.toml")
+    wanted = {one.recipe: (one.statistics, one.settings) for one in same.only(["statistics", "default"]).runs()}
+    assert {one.recipe: (one.statistics, one.settings) for one in runs} == wanted
 
 
 def test_target_statistics_are_those_of_the_target() -> None:
