@@ -70,7 +70,7 @@ def _measure(count: int, kept: bool) -> ViewsRecord:
         folder = Path(place) if place else None
         made = stage_outputs(stages, plain, changed, identity=["x"], folder=folder, config=ViewsConfig(count=VIEWS))
         for images in (made.plain, made.train):
-            for index in torch.arange(count).split(BATCH):
+            for index in torch.split(torch.arange(count), BATCH):
                 images.fetch(index, torch.Generator().manual_seed(0))
         size = made.plain.rows.path.stat().st_size
     values = {"images": count, "folder": kept, "outputs_mb": size / 2**20, "rise_mb": (peak() - before) / 2**20}
