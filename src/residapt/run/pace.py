@@ -55,7 +55,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
 
     This also finds out whether the method works with the network at all.
     """
-    config, begin, computed = setup.config, time.monotonic(), time.process_time()
+    config, begin, computed = setup.config, time.monotonic(), time.thread_time()
     pair = setup.pair if setup.frozen is None else _stand_in(setup.pair, setup.frozen.example)
     trainer = _trainer(setup, config.method, pair, config.train)
     change = config.method_config.consistency.start if config.method_config.consistency.weight > 0 else 1.0
@@ -69,7 +69,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         index = torch.arange(min(TIMED, len(setup.target)))
         per_image = _usual(partial(_frozen_outputs, setup, setup.frozen, index)) / len(index)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
-    busy = (time.monotonic() - begin) / max(time.process_time() - computed, 1e-9)
+    busy = (time.monotonic() - begin) / max(time.thread_time() - computed, 1e-9)
     busy = min(max(busy, 1.0), BUSIEST)
     found = (alone.early, alone.late, adapt.early, adapt.late, forward, views, busy)
     # Every process must come to the same number of steps.
