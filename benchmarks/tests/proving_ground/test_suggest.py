@@ -21,7 +21,7 @@ from residapt_bench.proving_ground.suggest import (
     suggest_table,
 )
 
-RECORD = {"choice": "both", "labels": 50, "steps": [9, 4], "source": 50.0, "unlabelled": 60.0, "scored": 9}
+RECORD = {"choice": "mixed", "labels": 50, "steps": [9, 4], "source": 50.0, "unlabelled": 60.0, "scored": 9}
 STAMP = {
     "wrong": [20, 9],
     "classes": [9, 8],
@@ -89,6 +89,6 @@ def test_the_table_has_means_and_the_paired_gain() -> None:
     gains = [2.0, 4.0, 3.0]
     table = suggest_table([record("x", seed, 70.0 + gain, 70.0) for seed, gain in enumerate(gains)])
     # t quantile of 2 degrees of freedom, 4.3027, times 1 / sqrt(3)
-    assert "| both | `x` | 0, 1, 2 | 50.0 | 60.0 | 70.0 | 73.0 | +3.0 (+0.5 to +5.5), more in 3 of 3 |" in table
+    assert "| mixed | `x` | 0, 1, 2 | 50.0 | 60.0 | 70.0 | 73.0 | +3.0 (+0.5 to +5.5), more in 3 of 3 |" in table
     with pytest.raises(ConfigError):
         suggest_table([])
