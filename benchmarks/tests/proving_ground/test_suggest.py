@@ -11,7 +11,7 @@ import torch
 from residapt_bench.proving_ground import suggest as experiment
 from residapt_bench.proving_ground.library import ConfigError
 from residapt_bench.proving_ground.pair import Rendered, Samples
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, PAIRS
 from residapt_bench.proving_ground.store import load
 from residapt_bench.proving_ground.suggest import (
     SuggestRecord,
@@ -59,7 +59,7 @@ def test_three_runs_make_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return replace(made(place, seed), **({"test": None} if transductive else {}))
 
     spec = replace(PAIRS["series-drift"], make=make, network="mlp", reads=(), transductive=transductive)
-    monkeypatch.setitem(PAIRS, "small", replace(spec, name="small"))
+    monkeypatch.setitem(ALL_PAIRS, "small", replace(spec, name="small"))
     found = run_pair("small", 1, tmp_path, tmp_path, labels=6, steps=(20, 3))
     assert (found.task, found.seed, found.labels, found.steps) == ("small", 1, 6, (20, 3))
     assert found.pair_sha256 == load("small", tmp_path, tmp_path).checksum
