@@ -7,8 +7,8 @@ their disagreement, the Jensen-Shannon divergence:
 
 Images are spread by k-means over the features of both networks, and the nearest image to each centre is taken. Half of
 the weight is spread evenly over the images, the other half by their worth: where both networks are sure and wrong, only
-the even half finds it. CLUE (Prabhu et al. 2021) weights by the entropy of one network alone, over its features; with few
-labels that takes too many odd images and can miss a whole class (docs/research/suggest.md).
+the even half finds it. CLUE (Prabhu et al. 2021) weights by the entropy of one network alone, over its features; with
+few labels that takes too many odd images and can miss a whole class (docs/research/suggest.md).
 """
 
 from __future__ import annotations
