@@ -16,8 +16,6 @@ from __future__ import annotations
 import warnings
 
 import torch
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -53,6 +51,9 @@ def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0)
         )
     if count >= len(worth):
         return worth.argsort(descending=True, stable=True)
+    from sklearn.cluster import KMeans  # here: importing it takes a second
+    from sklearn.exceptions import ConvergenceWarning
+
     rows = features.double()
     weights = 1 + worth.double() / worth.double().mean().clamp_min(1e-12)
     with warnings.catch_warnings():
