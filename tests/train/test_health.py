@@ -250,6 +250,21 @@ def test_a_run_that_is_not_finite_stops_and_says_what_is_left(
     assert ("No checkpoint" in text) != kept
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_a_full_disk_is_not_blamed_on_settings(tmp_path: Path, full: bool) -> None:
+    pair = shifted()
+    (tmp_path / "state.json").write_text("{}")
+    trainer = make_trainer("rpt", make_network(), pair, method=settings(), train=training(steps=2))
+    monitor = HealthMonitor(pair.source, pair.target, CLASSES, checkpoint=tmp_path)
+    monitor.on_start(trainer.method, 0, 2)
+    error = TrainingError("stopped")
+    error.__cause__ = OSError(28, "No space left on device") if full else None
+    monitor.on_failure(trainer.method, 1, error)
+    (text,) = monitor.new_notes()
+    assert "--resume" in text
+    assert ("settings" in text) != full
+
+
 def test_the_source_network_may_come_from_outside(weights: dict[str, Tensor]) -> None:
     """A resumed run is compared with the network it began with, not with the one it was resumed from."""
     pair, network = shifted(), make_network()

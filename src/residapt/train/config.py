@@ -57,6 +57,9 @@ class TrainConfig(Settings):
     are means over samples. Batch norm, MMD, CORAL and mean predictions see one part at a time."""
     checkpointing: bool = False
     """Compute the activations of blocks again in the backward pass instead of keeping them: less memory, more time."""
+    compile: bool = False
+    """Compile the network with ``torch.compile``, in methods without transforms and for the source network
+    (``pretrain.compile``): the first step takes much longer, later ones may take less."""
     channels_last: ClassVar[bool] = True
     """Memory format of images and 2-d convolutions; 1.4 to 2 times as fast on CPUs."""
     log_every: int = Field(50, ge=1)

@@ -125,7 +125,9 @@ class HealthMonitor(Callback):
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
-            how = "--resume and gentler settings" if isinstance(error, TrainingError) else "--resume"
+            full_disk = isinstance(error.__cause__, OSError)  # no setting is to blame
+            gentler = isinstance(error, TrainingError) and not full_disk
+            how = "--resume and gentler settings" if gentler else "--resume"
             left = f"The last good checkpoint is kept in '{place}'; go on from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
