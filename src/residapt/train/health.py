@@ -22,7 +22,6 @@ from residapt.train.symptoms import (
     all_shared,
     barrier,
     few_classes,
-    lacking_classes,
     perfect_adversary,
     prior_drift,
     source_falling,
@@ -162,9 +161,6 @@ class HealthMonitor(Callback):
             if last or symptom.kind in self._seen:
                 self._note(symptom)
         self._seen = {symptom.kind for symptom in found}
-        if last:
-            count = len(self._target)
-            self._note(lacking_classes(now, self._old, self._prior, count, self.names, self.config))
 
     def _source_accuracy(self, method: Method) -> float:
         with evaluating(method):
