@@ -14,7 +14,7 @@ from residapt_bench.cli.group import app
 if TYPE_CHECKING:
     from rich.table import Table
 
-WHAT = ("steps", "growth", "lora", "parts", "data", "views", "limit")
+WHAT = ("steps", "growth", "lora", "parts", "compile", "data", "views", "limit")
 
 
 @app.command(epilog="Example: residapt bench speed steps --case lenet --rounds 40 -o benchmarks/results/speed.jsonl")
@@ -23,8 +23,8 @@ def speed(
         str,
         typer.Argument(
             help="steps (RPT beside DANN), growth (with rank, batch and depth), lora (beside peft's LoRA), parts "
-            "(what goes beyond the paper), data (reading photographs), views (memory of frozen stages' outputs), "
-            "limit (whether the time allowed is kept)"
+            "(what goes beyond the paper), compile (torch.compile), data (reading photographs), views (memory of "
+            "frozen stages' outputs), limit (whether the time allowed is kept)"
         ),
     ] = "steps",
     case: Annotated[
@@ -64,11 +64,13 @@ def _of_a_run(
 
 
 def _measured(what: str, cases: list[str], rounds: int, method: str, pixels: int, out: Path | None) -> Table:
-    from residapt_bench.speed import growth, lora, parts, steps
+    from residapt_bench.speed import compiled, growth, lora, parts, steps
     from residapt_bench.speed.cases import CASES
 
     if what == "steps":
         return steps.speed_table(steps.run_speed(tuple(cases or CASES), rounds, out))
+    if what == "compile":
+        return compiled.compiled_table(compiled.run_compiled(cases, rounds, out))
     if what == "growth":
         return growth.growth_table(growth.run_growth(cases or list(growth.AXES), pixels=pixels, rounds=rounds, out=out))
     if what == "lora":

@@ -45,7 +45,8 @@ class SpeedRecord(Settings):
     case: str
     """Name of the network."""
     measure: str
-    """``step`` (RPT, DANN), ``inference`` (merged, plain), or ``prox`` (its step, a training step)."""
+    """``step`` (RPT, DANN), ``inference`` (merged, plain), ``prox`` (its step, a training step), or ``compile``
+    (compiled, eager)."""
     variant: str
     """What is timed."""
     baseline: str

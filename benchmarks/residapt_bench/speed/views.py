@@ -25,7 +25,7 @@ from residapt.models import build_model
 from residapt.models.stages import cut_after
 from residapt.settings import Settings
 from residapt_bench.record import Environment, append_record
-from residapt_bench.speed.memory import peak
+from residapt_bench.speed.memory import peak_bytes
 
 MODEL, LAST, SIDE, VIEWS = "timm:tf_efficientnet_lite0", "blocks.5", 128, 8
 BATCH = 64
@@ -65,7 +65,7 @@ def _measure(count: int, kept: bool) -> ViewsRecord:
     stages, _ = cut_after(build_model(MODEL, num_classes=31, image_size=SIDE), LAST, torch.zeros(2, 3, SIDE, SIDE))
     pixels = torch.randint(256, (count, 3, SIDE, SIDE), dtype=torch.uint8)
     plain, changed = (TensorImages(pixels, Normalise((0.5,), (0.25,), change)) for change in (None, RandomCrop()))
-    before = peak()
+    before = peak_bytes()
     with tempfile.TemporaryDirectory() if kept else nullcontext() as place:
         folder = Path(place) if place else None
         made = stage_outputs(stages, plain, changed, identity=["x"], folder=folder, config=ViewsConfig(count=VIEWS))
@@ -73,7 +73,7 @@ def _measure(count: int, kept: bool) -> ViewsRecord:
             for index in torch.split(torch.arange(count), BATCH):
                 images.fetch(index, torch.Generator().manual_seed(0))
         size = made.plain.rows.path.stat().st_size
-    values = {"images": count, "folder": kept, "outputs_mb": size / 2**20, "rise_mb": (peak() - before) / 2**20}
+    values = {"images": count, "folder": kept, "outputs_mb": size / 2**20, "rise_mb": (peak_bytes() - before) / 2**20}
     return ViewsRecord.parse({**values, "environment": Environment.here()}, where="views")
 
 

@@ -22,7 +22,6 @@ from residapt.train.symptoms import (
     all_shared,
     barrier,
     few_classes,
-    lacking_classes,
     perfect_adversary,
     prior_drift,
     source_falling,
@@ -131,7 +130,9 @@ class HealthMonitor(Callback):
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
-            how = "--resume and gentler settings" if isinstance(error, TrainingError) else "--resume"
+            full_disk = isinstance(error.__cause__, OSError)  # no setting is to blame
+            gentler = isinstance(error, TrainingError) and not full_disk
+            how = "--resume and gentler settings" if gentler else "--resume"
             left = f"The last good checkpoint is kept in '{place}'; go on from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
@@ -165,9 +166,6 @@ class HealthMonitor(Callback):
             if last or symptom.kind in self._seen:
                 self._note(symptom)
         self._seen = {symptom.kind for symptom in found}
-        if last:
-            count = len(self._target)
-            self._note(lacking_classes(now, self._old, self._prior, count, self.names, self.config))
 
     def _source_accuracy(self, method: Method) -> float:
         with evaluating(method):
