@@ -38,6 +38,8 @@ from residapt_bench.speed.steps import using_threads
 
 FORM = InputSpec(size=64, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
 BATCH = 64
+IMAGES = 50_000
+"""Photographs, unless another number is asked for."""
 STEPS = 10
 """Steps of one turn."""
 AIMS = {

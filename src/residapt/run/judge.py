@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.evaluate.calibration import beyond_source, fit_temperature, unusualness
+from residapt.evaluate.class_sets import absent_classes, absent_note
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
 from residapt.evaluate.guard import compare
@@ -129,7 +130,10 @@ def _summary(
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
     unusual_count = 0 if setup.source_free else int(beyond_source(after).sum())
     unusual = unusualness(after).argsort(descending=True, stable=True)[:unusual_count]
+    frequencies = _frequencies(setup, old, new, adapted.method)
     notes = list(adapted.notes)
+    if absent := absent_classes(before, after, torch.tensor(frequencies["source"])):
+        notes.append(absent_note(absent, setup.classes))
     if setup.source_free:
         notes.append("no source images were given: scores and guard have only the target images to go by.")
     if len(setup.sample) < len(setup.target):
@@ -151,7 +155,7 @@ def _summary(
         detections=scored.detections,
         ranks=layer_ranks(adapted.method.streams),
         parameters=_parameters(setup, adapted.method),
-        frequencies=_frequencies(setup, old, new, adapted.method),
+        frequencies=frequencies,
         changed=changed_predictions(old, new, setup.target, setup.sample, setup.classes, setup.input),
         changed_count=round(changed * len(setup.target)),
         projection=project(before, after),
