@@ -70,6 +70,8 @@ def test_a_run_goes_the_whole_way_and_recipes_share_the_source_network(small: Pr
     first = execute(run(), tmp_path, tmp_path)
     assert first.steps == (20, 4)
     assert first.selected in (first.adapted, first.source)
+    assert set(first.predicted) <= {"0", "1"}
+    assert len(first.predicted) == 200
     assert {"anchored_ami", "reverse_accuracy", "neighbours", "atc"} <= set(first.measurements)
     kept = list((tmp_path / "sources").iterdir())
     assert len(kept) == 1
