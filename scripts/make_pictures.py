@@ -1,7 +1,7 @@
-"""The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN] [NAME ...]``.
+"""The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN]``.
 
 A real run is made first, the demonstration. Chromium takes pictures of its report; the terminal and the idea are drawn
-as SVG. Timings are on some of them, so that the machine should be quiet.
+as SVG.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -37,20 +36,6 @@ SECTIONS = {
     "overlap": "report-overlap",
 }
 WIDTH = 1100
-DIGITS = "-s run-demo-images/printed -t run-demo-images/handwritten --base run-demo --evaluate run-demo-images/held-out"
-TERMINALS = {
-    "doctor": "residapt doctor",
-    "eval": "residapt eval run-demo run-demo-images/held-out",
-    "inspect": "residapt inspect run-demo",
-    "suggest": "residapt suggest run-demo -n 50 -o few.csv",
-    "refused": "residapt adapt -s run-demo-images/ -t run-demo-images/handwritten -o run-2",
-    "base": f"residapt adapt {DIGITS} --freeze base --steps 300 -o run-small -q",
-    "compare": f"residapt adapt {DIGITS} --recipe paper --steps 300 -o run-paper -q && "
-    "residapt compare run-demo run-small run-paper",
-    "tune": "residapt tune -s run-demo-images/printed -t run-demo-images/handwritten --base run-demo --steps 100 "
-    "--search discrepancy.weight=log:0.1..3 --search rank.every=choice:20,50 --trials 4 -o study -q",
-}
-"""Commands whose output is shown, run in this order beside the demonstration's run; of two the last one is shown."""
 
 
 def make_run(place: Path) -> Path:
@@ -105,40 +90,23 @@ def _shot(page: Any, name: str, **options: Any) -> None:
     small(IMAGES / f"{name}.png")
 
 
-def shown(command: str, place: Path) -> str:
-    """What a command prints, results and errors; notes and progress are left out."""
-    environment = {**os.environ, "COLUMNS": "100"}
-    for part in command.split(" && "):
-        words = [sys.executable, "-m", *shlex.split(part)]
-        done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode not in (0, 2):
-        sys.exit(f"{command} failed:\n{done.stderr}")
-    return (done.stdout or done.stderr).replace(f"{place.resolve()}/", "").replace(f"{place}/", "")
-
-
 def main() -> None:
-    """Make all pictures, or those that are named."""
+    """Make all pictures."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--run", type=Path, help="A run that was made this way before; made now if left out.")
-    every = ["idea", "run", "report", *TERMINALS]
-    options.add_argument("names", nargs="*", help=f"Some of {', '.join(every)}; all if left out.")
     given = options.parse_args()
-    wanted = given.names or every
-    if unknown := set(wanted) - set(every):
-        options.error(f"unknown: {', '.join(sorted(unknown))}")
     IMAGES.mkdir(exist_ok=True)
-    if "idea" in wanted:
-        (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
+    (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
         run = given.run or make_run(Path(place))
-        if "run" in wanted:
-            result = (run / "printed.txt").read_text(encoding="utf-8").partition("Now open")[0]
-            terminal(DEMO, result, IMAGES / "run.svg")
-        for name in (name for name in TERMINALS if name in wanted):
-            command = TERMINALS[name]
-            terminal(command.split(" && ")[-1], shown(command, run.parent), IMAGES / f"{name}.svg")
-        if "report" in wanted:
-            photograph(run)
+        result = (run / "printed.txt").read_text(encoding="utf-8").partition("Now open")[0]
+        terminal(DEMO, result, IMAGES / "run.svg")
+        doctor = [sys.executable, "-m", "residapt", "doctor"]
+        printed = subprocess.run(
+            doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}
+        )
+        terminal("residapt doctor", printed.stdout, IMAGES / "doctor.svg")
+        photograph(run)
 
 
 if __name__ == "__main__":
