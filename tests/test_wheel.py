@@ -55,7 +55,8 @@ def test_version_changelog_citation_and_bounds_agree() -> None:
     assert re.search(rf"^## \[{re.escape(__version__)}\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     project = read_toml(ROOT / "pyproject.toml")["project"]
-    extras = [line for name in ("timm", "hf", "hub", "tune") for line in project["optional-dependencies"][name]]
+    tested = ("timm", "hf", "hub", "tune", "tensorboard", "peft")
+    extras = [line for name in tested for line in project["optional-dependencies"][name]]
     lowest = {}
     for line in [*project["dependencies"], *extras]:
         name, _, version = line.partition(";")[0].strip().partition(">=")

@@ -1,8 +1,8 @@
 """``residapt bench speed data``: reading photographs from a folder, beside tensors in memory and beside decoding alone.
 
 Photographs of 256 pixels are rendered, decoded at 64 and kept in a cache. The network is as small as LeNet, so that
-data is the limit. What is compared takes turns in one run; both clocks are read, and ratios of processor time are those
-that other programs on the machine disturb less.
+data is the limit, and has one thread, so that decoding has the other cores. What is compared takes turns in one run;
+both clocks are read, and ratios of processor time are those that other programs on the machine disturb less.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ from residapt.settings import Settings
 from residapt.train import TrainConfig, Trainer
 from residapt_bench.record import append_record
 from residapt_bench.speed.rendered import CLASSES, render_folders
+from residapt_bench.speed.steps import using_threads
 
 FORM = InputSpec(size=64, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
 BATCH = 64
-STEPS = 10
+IMAGES = 50_000
+"""Photographs, unless another number is asked for."""
+STEPS = 20
 """Steps of one turn."""
 AIMS = {
     "first-epoch": 0.6,
@@ -68,8 +71,8 @@ class ReadingRecord(Settings):
 
 
 def small_network() -> nn.Module:
-    """LeNet on the images at half their size."""
-    return nn.Sequential(nn.AvgPool2d(2), LeNet(3, CLASSES, image_size=FORM.size // 2))
+    """LeNet on the images at a quarter of their size: at half of it, its step takes as long as decoding."""
+    return nn.Sequential(nn.AvgPool2d(4), LeNet(3, CLASSES, image_size=FORM.size // 4))
 
 
 @dataclass
@@ -109,10 +112,11 @@ def trainer_on(source: OpenLabelled, target: Any) -> Trainer:
 
 
 def turn(trainer: Trainer, clock: Clock, steps: int = STEPS) -> None:
-    """Some steps."""
+    """Some steps; batches that are prepared ahead are waited for, or the other's turn would pay for them."""
     with clock.running(2 * BATCH * steps):
         for _ in range(steps):
             trainer._one_step()
+        trainer.prefetcher.wait()
 
 
 def decoding(folders: tuple[Path, Path], cache: Path, rounds: int) -> dict[str, float]:
@@ -147,6 +151,22 @@ def fill(folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
     return clock.rates("images")
 
 
+def large(folders: tuple[Path, Path], cache: Path, count: int = 2_000) -> dict[str, float]:
+    """Photographs at 224 pixels, as large networks read them: decoded and kept, then from the cache."""
+    files = Files(tuple(sorted(folders[1].iterdir()))[:count], folders[1])
+    found: dict[str, float] = {}
+    for name in ("decoded and kept", "from the cache"):
+        pixels, clock = (
+            Pixels(files, FORM.model_copy(update={"size": 224}), what="target", cache=CacheConfig(20e9, cache)),
+            Clock(),
+        )
+        with clock.running(len(pixels)):
+            for index in torch.split(torch.arange(len(pixels)), 128):
+                pixels.read(index)
+        found |= clock.rates(f"{name}: images")
+    return found
+
+
 def _opened(folders: tuple[Path, Path], cache: Path) -> list[Pixels]:
     found = [open_source(folders[0], reading(cache)).images.pixels, open_target(folders[1], reading(cache)).pixels]
     return [pixels for pixels in found if pixels is not None]
@@ -166,9 +186,10 @@ def cached(folders: tuple[Path, Path], cache: Path, rounds: int) -> dict[str, fl
         "tensors": trainer_on(tensors, TensorImages(held[1], train)),
     }
     clocks = {name: Clock() for name in trainers}
+    for trainer in trainers.values():
+        turn(trainer, Clock(), 2)
     for _ in range(rounds):
         for name, trainer in trainers.items():
-            turn(trainer, Clock(), 1)  # what waits from before the other's turn does not count
             turn(trainer, clocks[name])
     for trainer in trainers.values():
         trainer.prefetcher.close()
@@ -207,11 +228,11 @@ class Last(Callback):
         torch.distributed.barrier() if grouped else None
         os._exit(0)
 
-torch.set_num_threads(max(1, os.cpu_count() // count))
+torch.set_num_threads(1)
 network = small_network()
 wall, processor = time.perf_counter(), time.process_time()
 residapt.adapt(network, source=sys.argv[1], target=sys.argv[2], steps=1000, callbacks=[Last()], verbose=False,
-               train_source_first=False, **{"data.image_size": 64, "data.channels": 3})
+               train_source_first=False, freeze="none", **{"data.image_size": 64, "data.channels": 3})
 """
 
 
@@ -278,7 +299,7 @@ def _first_steps(
     """What each of several processes finds after some steps of one training."""
     with tempfile.TemporaryDirectory() as place:
         arguments = [sys.executable, "-c", _FIRST_STEPS, *map(str, folders), str(count), launcher, str(steps)]
-        environment = {**os.environ, "RESIDAPT_CACHE": str(cache)}
+        environment = {**os.environ, "RESIDAPT_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
         group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(count)}
         started = []
         for rank in range(1 if launcher == "fork" else count):
@@ -300,12 +321,13 @@ def run_reading(images: int, folder: Path | None, rounds: int, out: Path | None)
         if out is not None:
             append_record(out, records[-1])
 
-    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary, using_threads(1):
         folders = render_folders(folder or Path(temporary), images)
         cache, empty = Path(temporary) / "cache", Path(temporary) / "empty"
         add("start, empty cache", lambda: start(folders, empty))
         add("first-epoch", lambda: decoding(folders, cache, rounds))
         add("fill", lambda: fill(folders, cache))
+        add("at 224 pixels", lambda: large(folders, cache))
         add("start, cached", lambda: start(folders, cache))
         add("cached", lambda: cached(folders, cache, rounds))
         add("tensors", tensors)

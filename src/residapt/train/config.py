@@ -91,7 +91,5 @@ class HealthConfig(Settings):
     """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
     source_drop: ClassVar[float] = 0.1
     """Source accuracy has fallen by more than this share."""
-    absent: ClassVar[float] = 0.1
-    """A class is missing if it is predicted less often than this share of its frequency in the source."""
     worse: ClassVar[float] = 2.0
     """A symptom is reported again when it has become this many times as severe."""
