@@ -180,7 +180,7 @@ def test_tables_count_what_the_guard_selected_and_leave_whole_kinds_out() -> Non
     ]
     found = results([*records, record("usps-mnist", "default", 80, 95, 95)])
     assert [one.source for one in found] == [60, None, 97, 50]  # of the plainly trained network
-    assert "`usps-mnist` | real digits |  |" in pairs_table(found)
+    assert "| `usps-mnist` | real digits |  |  | 95.0 (helped) |  |  |" in pairs_table(found)
     found = [one for one in found if one.source is not None]
     assert [one.has_room for one in found] == [True, False, True]
     rows = [line.split(" | ") for line in summary_table(found).splitlines()[2:]]
