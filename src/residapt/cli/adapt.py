@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,6 +130,7 @@ def adapt(
     as_json: JsonOption = False,
 ) -> None:
     """Adapt a network to unlabelled images of a new place, camera or season."""
+    started = time.monotonic()  # loading torch belongs to the time allowed
     from residapt.config import load_config
     from residapt.errors import ConfigError
     from residapt.methods.names import SOURCE_FREE
@@ -189,6 +191,7 @@ def adapt(
         keep_checkpoints=keep_checkpoints,
         trust_code=trusted,
         scanned=scanned,
+        started=started,
     )
     if dry_run:
         from residapt.run.plan import plan_lines

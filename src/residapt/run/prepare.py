@@ -87,7 +87,8 @@ def prepare(request: Request) -> Setup:
     free = is_source_free(config, request.data("source"), request.model)
     config = source_free_config(config) if free else config
     check_request(request, config, source_free=free)
-    stopwatch, clock = Stopwatch(), RunClock(config.minutes)
+    stopwatch = Stopwatch()
+    clock = RunClock(config.minutes) if request.started is None else RunClock(config.minutes, request.started)
     with stopwatch.part("reading"):
         setup, facts = _read(request, config, free)
     setup = replace(setup, stopwatch=stopwatch, clock=clock)

@@ -76,6 +76,8 @@ class Request:
     """Folder for outputs of frozen stages that several runs share; None keeps them with the run, until its end."""
     scanned: Scanned | None = None
     """The data, if their folders have been scanned already."""
+    started: float | None = None
+    """When the time allowed began, by ``time.monotonic``; None is when the run is prepared."""
 
     def __post_init__(self) -> None:
         data = {name: getattr(self.config.data, name) for name in DATA}

@@ -91,6 +91,7 @@ def _nothing() -> None:
 def _part(request: Request, top: RunDirectory | None, number: int) -> Request:
     """What is asked of one restart: another seed, its share of the time."""
     config = _config(request.config, number)
+    request = request if number == 1 else replace(request, started=None)
     if top is None:
         return replace(request, config=config)
     out = top.path / FOLDER / str(number)
