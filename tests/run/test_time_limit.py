@@ -65,7 +65,7 @@ def machine() -> Iterator[Callable[[Callable[[int], float]], Machine]]:
         return made
 
     yield build
-    for patch in patches:
+    for patch in reversed(patches):  # each brings back what was there before it
         patch.stop()
 
 

@@ -30,6 +30,7 @@ WITHIN = 0.1
 """Largest share of the time allowed by which a run may miss it."""
 CALL, IMAGE = 0.01, 0.025
 """Seconds that the network waits in a forward pass, and for each image in it."""
+SPEC = f"{__name__}:Waiting"
 IMAGES = 200
 """Of each domain."""
 
@@ -84,7 +85,7 @@ def write_domains(folder: Path) -> tuple[Path, Path]:
     return places
 
 
-def command(minutes: float, source: Path, target: Path, out: Path) -> list[str]:
+def command(spec: str, minutes: float, source: Path, target: Path, out: Path) -> list[str]:
     """The command line of a run that takes longer than it may."""
     words = ["-m", "residapt", "adapt", "-s", source, "-t", target, "-o", out, "-m", f"{__name__}:Waiting"]
     more = ("--image-size", 28, "--set", "data.channels=1")
@@ -92,12 +93,12 @@ def command(minutes: float, source: Path, target: Path, out: Path) -> list[str]:
     return [sys.executable, *map(str, (*words, *more, *time_allowed))]
 
 
-def measure_limit(minutes: float, options: Sequence[str] = ()) -> LimitRecord:
+def measure_limit(minutes: float, spec: str = SPEC, options: Sequence[str] = ()) -> LimitRecord:
     """A run in a process of its own, with the command line's further options."""
     with tempfile.TemporaryDirectory(prefix="residapt-limit-") as place:
         folder = Path(place)
         source, target = write_domains(folder)
-        words = [*command(minutes, source, target, folder / "run"), *options]
+        words = [*command(spec, minutes, source, target, folder / "run"), *options]
         code, usage = run_measured(words, folder / "log", {"RESIDAPT_CACHE": str(folder / "cache")})
         if code:
             end = (folder / "log").read_text(encoding="utf-8")[-2000:]

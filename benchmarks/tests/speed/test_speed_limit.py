@@ -39,7 +39,7 @@ def test_the_network_waits() -> None:
 
 def test_a_run_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit, "IMAGES", 60)
-    found = measure_limit(1.0, ("--set", "pretrain.steps=1", "--steps", "2"))
+    found = measure_limit(1.0, "lenet", ("--set", "pretrain.steps=1", "--steps", "2"))
     assert found.planned == found.taken == {"source training": 1, "adaptation": 2}
     assert found.share == found.usage.seconds / 60
     assert 0 < sum(found.parts.values()) < found.usage.seconds
@@ -48,7 +48,7 @@ def test_a_run_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_fails_shows_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit, "IMAGES", 20)
     with pytest.raises(TrainingError, match="no setting 'nonsense'"):
-        measure_limit(1.0, ("--set", "nonsense=1"))
+        measure_limit(1.0, options=("--set", "nonsense=1"))
 
 
 def test_each_number_of_minutes_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
