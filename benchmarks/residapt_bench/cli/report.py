@@ -150,10 +150,9 @@ def _guard_of_ground(names: list[str], view: View) -> None:
 
 
 def _restarts_of_ground(names: list[str], view: View) -> None:
-    from residapt.run.restarts import SCORE
     from residapt_bench.report.ground_restarts import ground_restart_table
 
-    view.parts({"restarts": ground_restart_table(_ground_records(names), SCORE)})
+    view.parts({"restarts": ground_restart_table(_ground_records(names))})
 
 
 def _ground_records(names: list[str]) -> list[GroundRecord]:

@@ -93,7 +93,7 @@ def adapt(
     ] = None,
     restarts: Annotated[
         int | None,
-        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
+        _option("--restarts", help="Make the run so often; select the one that the others agree with.", panel=TRAINING),
     ] = None,
     processes: Annotated[
         int | None,

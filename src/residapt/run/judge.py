@@ -44,6 +44,8 @@ class Finished:
     source: nn.Module
     """What was trained of the source network."""
     setup: Setup
+    predicted: Tensor
+    """Classes that the adapted network predicts for the target images of ``setup.sample``."""
 
     def adapted(self) -> nn.Module:
         """The adapted streams, merged into a plain network for the target."""
@@ -74,7 +76,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
         temperatures = _temperatures(setup, before, after)
         scored = score_labelled(setup, source, adapted.method, temperatures)
         summary = _summary(setup, adapted, before, after, verdict, scored)
-    finished = Finished(summary, adapted.method, source, setup)
+    finished = Finished(summary, adapted.method, source, setup, after.target_logits.argmax(1))
     if run is not None and setup.engine.is_main:
         with setup.during("report", "writing the networks and the report"):
             _write_networks(finished, run)
