@@ -14,30 +14,23 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 from residapt.data import row_file
-from residapt.data.augment import RandomCrop
 from residapt.data.batches import Batches
 from residapt.data.config import ViewsConfig
-from residapt.data.decoded import decode_all
 from residapt.data.domains import DomainPair, Labelled, TensorImages
-from residapt.data.image_files import list_images
 from residapt.data.preprocess import Normalise
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.data.views import (
     BLOCK,
     CachedViews,
-    Shrink,
     StageOutputs,
     digest_of_files,
     digest_of_images,
     stage_outputs,
-    with_margin,
 )
 from residapt.errors import ConfigError, DataError, ModelError
-from residapt.models.input_spec import InputSpec
 
 GENERATOR = torch.Generator()
 COUNT = 2 * BLOCK + 3
@@ -132,27 +125,6 @@ def test_without_random_changes_there_is_one_output_for_each_image() -> None:
     assert torch.equal(outputs.train.fetch(index, GENERATOR), outputs.plain.fetch(index, GENERATOR))
     assert torch.equal(outputs.train.fetch(index, GENERATOR), stages(images[index]).half().float())
     assert len(outputs.train) == COUNT
-
-
-def test_images_decoded_with_a_margin(tmp_path: Path) -> None:
-    for i in range(3):
-        Image.fromarray(pixels(3, 50)[i].permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
-    form = InputSpec(size=with_margin(32), channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
-    assert form.size == 40
-    decoded = decode_all(list_images(tmp_path), form, what="images")
-    assert decoded.pixels is not None
-    plain = TensorImages(decoded.pixels, Shrink(Normalise(form.mean, form.std), 32))
-    augmented = TensorImages(decoded.pixels, Shrink(Normalise(form.mean, form.std, RandomCrop()), 32))
-    sizes = []
-
-    def look(x: Tensor) -> Tensor:
-        sizes.append(tuple(x.shape[1:]))
-        return stages(x)
-
-    identity = [digest_of_files(decoded.paths, tmp_path)]
-    outputs = stage_outputs(look, plain, augmented, identity=identity, config=ViewsConfig(count=2))
-    assert set(sizes) == {(3, 32, 32)}
-    assert len(outputs.train) == 3
 
 
 def test_found_again_by_the_next_run(tmp_path: Path) -> None:

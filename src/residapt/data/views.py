@@ -15,16 +15,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from residapt.data.batches import derived_seed
 from residapt.data.config import ViewsConfig
-from residapt.data.domains import BatchTransform, Images, TensorImages
+from residapt.data.domains import Images, TensorImages
 from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_rows
 from residapt.errors import DataError, ModelError
 
-MARGIN = 1.25
-"""Images are decoded larger than the network reads them, so that a crop has pixels of its own."""
 VIEWS = 8
 """Augmented views of each image, unless another number is asked for."""
 BLOCK = 16
@@ -101,31 +98,9 @@ class StageOutputs:
         return self.plain.rows.shape
 
 
-class Shrink:
-    """Another transform, then smaller: what is decoded with a margin is brought to the network's size."""
-
-    def __init__(self, transform: BatchTransform, size: int) -> None:
-        self.transform, self.size = transform, size
-
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """A batch of floats (n, c, size, size)."""
-        made = self.transform(images, generator)
-        if tuple(made.shape[2:]) == (self.size, self.size):
-            return made
-        return functional.interpolate(made, (self.size, self.size), mode="bilinear", antialias=True)
-
-    def __repr__(self) -> str:
-        return f"Shrink({self.transform!r}, {self.size})"
-
-
 def _weak(views: int) -> int:
     """How many views are not strongly changed."""
     return (views + 1) // 2
-
-
-def with_margin(size: int) -> int:
-    """The size at which images are decoded for crops that are then brought to ``size``."""
-    return round(size * MARGIN)
 
 
 def stage_outputs(

@@ -76,7 +76,7 @@ def fill_in(given: Config, facts: Facts) -> Config:
     config = fill(config, group="train", clip=CLIP)
     config = fill(config, group="discrepancy", normalise=True)
     for group in ("train", "transform", "discrepancy"):
-        config = fill(config, group=group, seed=config.seed)
+        config = config.with_group(group, seed=config.seed)
     return config
 
 

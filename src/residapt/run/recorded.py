@@ -23,7 +23,7 @@ def recorded_config(path: Path, overrides: Sequence[str] = (), options: Mapping[
             "networks is selected. For other settings start another run with a new -o (--base spares the source "
             f"training: --base {path})."
         )
-    fixed = ("model.", "data.", "method=", "recipe", "seed", "freeze", "transform.", "train.seed", "train.optimizer")
+    fixed = ("model.", "data.", "method=", "recipe", "seed", "freeze", "transform.", "train.optimizer")
     for text in (*overrides, *(f"{key}={value}" for key, value in (options or {}).items())):
         if text.startswith(fixed):
             raise ConfigError(f"{text} would make another run of '{path}'. Start it with a new -o.")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.domains import Images, Labelled
+from residapt.data.split import Part
 from residapt.errors import ResidaptError, TrainingError
 from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import evaluating, predict_logits
@@ -64,8 +65,8 @@ class HealthMonitor(Callback):
         self.names = tuple(classes) or tuple(map(str, range(int(source.labels.max()) + 1)))
         limit = max(self.config.samples, 8 * len(self.names))
         chosen = subset(len(source.images), limit, seed=0)
-        self._source, self._labels = _Sample(source.images, chosen), source.labels[chosen]
-        self._target = _Sample(target, subset(len(target), limit, seed=0))
+        self._source, self._labels = Part(source.images, chosen), source.labels[chosen]
+        self._target = Part(target, subset(len(target), limit, seed=0))
         self._prior = _frequencies(source.labels, len(self.names))
         self._reported: dict[str, float] = {}
         self._waiting: list[str] = []
@@ -181,20 +182,6 @@ class HealthMonitor(Callback):
         if reported is None or symptom.severity >= self.config.worse * reported:
             self._reported[symptom.kind] = symptom.severity
             self._waiting.append(symptom.text if reported is None else f"worse than before: {symptom.text}")
-
-
-class _Sample:
-    """Some of many images."""
-
-    def __init__(self, images: Images, chosen: Tensor) -> None:
-        self.images, self.chosen = images, chosen
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        """The chosen images at ``index``."""
-        return self.images.fetch(self.chosen[index], generator)
 
 
 def _logits(method: Method, predict: Callable[[Tensor], Tensor], images: Images) -> Tensor:
