@@ -20,18 +20,18 @@ class ModelError(ResidaptError, ValueError):
 
 
 class TrainingError(ResidaptError, RuntimeError):
-    """Training cannot go on, for instance because a loss is not finite."""
+    """Training cannot continue, for instance because a loss is not finite."""
 
 
 class Interrupted(ResidaptError):  # noqa: N818  (the user wanted it: it is no error)
-    """A run was asked to stop and did, after ``step`` steps; the message says how to go on."""
+    """A run was stopped by a signal after ``step`` steps; the message says how to resume it."""
 
     def __init__(self, message: str, *, step: int, signal: int = 2) -> None:
         super().__init__(message)
         self.step = step
         """Steps that were completed."""
         self.signal = signal
-        """Number of the signal that asked for it; 2 is Ctrl-C."""
+        """Number of that signal; 2 is Ctrl-C."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

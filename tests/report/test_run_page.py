@@ -128,7 +128,7 @@ def test_labels_that_contradict_the_choice_are_mentioned_with_the_way_to_go_by_t
     values = {"helped": selected == "adapted", "selected": selected, "chosen_by": chosen_by}
     verdict = Verdict.parse(values, where="test")
     shown = text_of(write_report(make_run(tmp_path / "run", accuracies=scored, verdict=verdict)))
-    assert (f"The labelled images say otherwise: {words}" in shown) == (chosen_by == "guard")
+    assert (f"The labelled images disagree: {words}" in shown) == (chosen_by == "guard")
     offered = shown.count(f"residapt {way} {tmp_path / 'run'}")  # always among the ways to use the result
     assert offered == 1 + (chosen_by == "guard")
 

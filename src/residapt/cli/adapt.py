@@ -90,7 +90,9 @@ def adapt(
     ] = None,
     restarts: Annotated[
         int | None,
-        _option("--restarts", help="Make the run so often and select one by a label-free score.", panel=TRAINING),
+        _option(
+            "--restarts", help="Runs from different seeds, of which a label-free score selects one.", panel=TRAINING
+        ),
     ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
@@ -102,7 +104,9 @@ def adapt(
     ] = False,
     keep_checkpoints: Annotated[
         bool,
-        _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
+        _option(
+            "--keep-checkpoints", help="Keep checkpoints at the end, for --resume RUN --select SCORE.", panel=RESULT
+        ),
     ] = False,
     dry_run: Annotated[
         bool, _option("--dry-run", help="Only show what would be done, and how long it takes.", panel=RESULT)
@@ -194,7 +198,7 @@ def adapt(
 def _resume(
     path: Path, options: Mapping[str, Any], changes: Sequence[str], quiet: bool, as_json: bool, **more: Any
 ) -> None:
-    """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
+    """Resume a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.
     """

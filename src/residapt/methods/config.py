@@ -96,7 +96,7 @@ class DSNConfig(Settings):
 
 
 class SearchConfig(Settings):
-    """Trainings that only look for the class frequencies, where those turn out to be far from what was assumed."""
+    """Trainings that only estimate the class frequencies, where those turn out to be far from what was assumed."""
 
     rounds: int = Field(0, ge=0)
     """Short trainings, each from the same network: the first half from where the training started, the others from the

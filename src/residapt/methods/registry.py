@@ -93,7 +93,7 @@ def _require_fixed(name: str, method: Method) -> None:
     if not streams.fixed or not learns:
         raise ConfigError(
             f"method '{name}' learns by changing the network itself, but it is to stay as it is (freeze = 'base'). "
-            f"Leave freeze out, or take a method with parameters for the target alone, such as rpt."
+            f"Leave freeze out, or use a method with parameters for the target alone, such as rpt."
         )
 
 

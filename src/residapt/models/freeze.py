@@ -86,7 +86,7 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
     * Else as few stages are frozen as let the steps fit. Of cuts that cost nearly the same the one with the
       smallest output is taken, since that is what has to be kept; never one in the middle of a block that ends with a
       much smaller output.
-    * Views of the images are fewer than asked for where computing them would take too much of the time.
+    * There are fewer views of the images than set where computing them would take too much of the time.
     * Where not even the deepest cut is enough, it is taken all the same, and there will be fewer steps. The deepest
       one is that which leaves a fifth of the parameters to train.
 

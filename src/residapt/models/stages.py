@@ -44,7 +44,7 @@ class FrozenStages(nn.Module):
         raise ModelError(f"'{self.last}' of {type(self.model).__name__} is not called, so nothing can be cut after it.")
 
     def train(self, mode: bool = True) -> FrozenStages:
-        """Evaluation mode, whatever is asked: the statistics are frozen as well."""
+        """Evaluation mode, whatever mode is set: the statistics are frozen as well."""
         return super().train(False)
 
     def digest(self) -> str:

@@ -71,7 +71,7 @@ class Pool(ABC):
     ) -> Iterator[tuple[T, R]]:
         """Yield each item with ``function(item)``, in order of completion.
 
-        The next item is asked for only when there is room for it and all results so far have been yielded. An item
+        The next item is requested only when there is room for it and all results so far have been yielded. An item
         whose worker dies is started again, at most ``ATTEMPTS`` times in all. After an exception no more items are
         started; it is raised when the calls that are running have ended.
         """

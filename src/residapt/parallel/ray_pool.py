@@ -57,7 +57,7 @@ class RayPool(Pool):
 
     @property
     def width(self) -> int:
-        """The number of jobs asked for, or of processors in the cluster at present."""
+        """The requested number of jobs, or of processors in the cluster at present."""
         return self.jobs or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, function: Callable[[T], R], item: T, name: str) -> Future[R]:

@@ -36,7 +36,7 @@ class AdaptedRun:
     def __init__(self, finished: Finished, directory: RunDirectory | None) -> None:
         self._finished = finished
         self.directory = directory
-        """The run directory, if one was asked for."""
+        """The run directory, if there is one."""
 
     def __repr__(self) -> str:
         summary = self.summary
@@ -145,7 +145,7 @@ def adapt(
         method: How to adapt; ``"rpt"`` unless given here or in ``config``.
         steps: Steps of the adaptation; chosen by the size of the data if not given.
         config: All settings as one object, instead of ``settings``.
-        resume: Go on with the stopped run in ``out`` with the configuration recorded there; give the same model,
+        resume: Resume the stopped run in ``out`` with the configuration recorded there; give the same model,
             data and callbacks.
         classes: Names of the classes, in the order of the network's outputs.
         train_source_first: Whether to train the network on the source first; None finds out whether it needs it.

@@ -37,7 +37,7 @@ def with_frozen_stages(setup: Setup, *, pretrained: bool) -> Setup:
         return _where_named(setup, freeze)
     if freeze == "auto":
         return _where_time_asks(setup, pretrained)
-    kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as was asked for."
+    kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as freeze = none says."
     return replace(setup, kept=FrozenPart(reason=kept))
 
 
@@ -77,7 +77,7 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
             cut = _cut(setup, FreezeChoice(point, reason, work.views), point, example, names)
         except ResidaptError:  # the next one may do; without any they are frozen in the whole network
             continue
-        if cut.frozen and set(cut.frozen.names) == set(names):  # as a run has recorded it that goes on or is repeated
+        if cut.frozen and set(cut.frozen.names) == set(names):  # as recorded by a run that is resumed or repeated
             return cut
         found = found or cut
     return found or replace(setup, kept=FrozenPart(last=patterns[-1], reason=reason, parameters=share))

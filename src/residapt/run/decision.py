@@ -43,7 +43,7 @@ def reject(path: Path | str) -> RunSummary:
 def _choose(path: Path, network: Literal["adapted", "source"]) -> RunSummary:
     run = RunDirectory.open(path)
     if not run.summary.exists():
-        raise ConfigError(f"run '{path}' has not finished. Go on with: residapt adapt --resume {path}")
+        raise ConfigError(f"run '{path}' has not finished. Resume it with: residapt adapt --resume {path}")
     summary = read_summary(run.summary)
     # Each step may be repeated, so that a call that was cut off is completed by the next one.
     if network == "adapted":

@@ -13,7 +13,14 @@ from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
 from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
-from residapt.run.pace import LOOKS, images_along, images_in_the_end, limit_steps, measure, seconds_in_the_end
+from residapt.run.pace import (
+    EVALUATION_SHARE,
+    images_along,
+    images_in_the_end,
+    limit_steps,
+    measure,
+    seconds_in_the_end,
+)
 from residapt.run.request import Setup
 from residapt.train import GroupConfig, TrainConfig
 
@@ -23,13 +30,13 @@ EVALUATIONS = 5
 """Evaluations of the label-free scores in a run."""
 HEALTH_CHECKS = 10
 """Evaluations of the health monitor in a run."""
-LOOKS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
+EVALUATIONS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
 """Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
 NO_VIEWS = (
     "the samples are not images: what may be changed in them without changing their class is not known, so predictions "
-    "of two views of a sample are not compared (consistency.view=strong compares them all the same)."
+    "of two views of a sample are not compared (consistency.view=strong compares them anyway)."
 )
 """Message about a part of the recipe that is left out."""
 SMALLEST = 8
@@ -135,7 +142,7 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     Where time or a setting asks for it, the first stages of the network are frozen and cut off.
     """
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
-    # A run that goes on has all its settings, and keeps them however quick the machine is now.
+    # A resumed run has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
     if not setup.resume and not given.is_set("views", "count"):
         setup, pace = _fewer_views(setup, pace)
@@ -148,11 +155,11 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     clock.pace = pace
     if config.minutes and not setup.resume:
         clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)
-        seconds = (clock.left() - pace.views) * (1.0 - LOOKS)
+        seconds = (clock.left() - pace.views) * (1.0 - EVALUATION_SHARE)
         config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
     config = by_steps(config, given)
-    config = _fill(config, given=given, group="health", samples=images_along(config, pace, LOOKS_IN_A_RUN))
+    config = _fill(config, given=given, group="health", samples=images_along(config, pace, EVALUATIONS_IN_A_RUN))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))

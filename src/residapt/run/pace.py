@@ -34,7 +34,7 @@ TURNS = 2.0
 counts how much of the machine other programs take."""
 OVERHEAD = 1.15
 """Time of a step to that of its forward and backward pass: optimiser and rank selection."""
-LOOKS = 0.08
+EVALUATION_SHARE = 0.08
 """Share of the time for training in which scores and health are computed."""
 IN_THE_END = 0.05
 """Share of the time allowed for final scoring, files and report."""
@@ -139,10 +139,10 @@ def images_in_the_end(setup: Setup, pace: Pace) -> int:
     return max(LOOKED_AT[1], most)
 
 
-def images_along(config: Config, pace: Pace, looks: int) -> int:
+def images_along(config: Config, pace: Pace, evaluations: int) -> int:
     """How many images of each domain an evaluation along the run takes, so that all take no more than their share."""
     training = (config.pretrain.steps or 0) * pace.source.mean() + config.train.steps * pace.adapt.mean()
-    possible = LOOKS * training / max(2 * looks * pace.forward, 1e-9)
+    possible = EVALUATION_SHARE * training / max(2 * evaluations * pace.forward, 1e-9)
     return max(LOOKED_AT[0], min(LOOKED_AT[1], int(possible)))
 
 

@@ -1,4 +1,4 @@
-"""The configuration of a run that goes on; read before torch is loaded."""
+"""The configuration of a resumed run; read before torch is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from residapt.storage.run_directory import RunDirectory
 
 
 def recorded_config(path: Path, overrides: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> Config:
-    """The configuration of a run that is to go on, with what is changed for the rest of it.
+    """The configuration of a run that is to be resumed, with what is changed for the rest of it.
 
     A run that has finished is refused: there is nothing left to do.
     """

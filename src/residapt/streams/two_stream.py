@@ -379,7 +379,7 @@ class TwoStream(nn.Module):
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
-        """In the first training pass, look whether the network recomputes layers behind the stream's back."""
+        """In the first training pass, check whether the network recomputes layers behind the stream's back."""
         if self._watched or not self._trains or self.checkpointing:
             yield
             return

@@ -1,4 +1,4 @@
-"""The health monitor: says in plain words, while a run goes on, that something is wrong and what to try."""
+"""The health monitor: says in plain words, during a run, that something is wrong and what to try."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class HealthMonitor(Callback):
         return step % self._every == 0
 
     def on_step(self, method: Method, step: int) -> None:
-        """Look at predictions when it is time."""
+        """Check predictions when it is time."""
         if self.reads(step) or step == self._steps:
             with self.during(CHECKING):
                 self._check(method, last=step == self._steps)
@@ -128,7 +128,7 @@ class HealthMonitor(Callback):
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
             how = "--resume and gentler settings" if isinstance(error, TrainingError) else "--resume"
-            left = f"The last good checkpoint is kept in '{place}'; go on from there with {how}."
+            left = f"The last good checkpoint is kept in '{place}'; resume from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
         self._note(
@@ -141,7 +141,7 @@ class HealthMonitor(Callback):
         return CallbackState({**values, "_seen": sorted(self._seen), "_old": self._old.tolist()})
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on as if there had been no stop."""
+        """Continue as if there had been no stop."""
         for name in _REMEMBERED:
             setattr(self, name, state.values[name])
         self._seen = set(state.values["_seen"])

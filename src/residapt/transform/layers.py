@@ -19,7 +19,7 @@ from residapt.transform.vector import VectorTransform
 
 
 def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix]:
-    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where asked.
+    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where requested.
 
     Layers that ``include`` names one by one, without a wildcard, need not feed ``features``.
     """
