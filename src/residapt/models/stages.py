@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ModelError
-from residapt.models.cut_points import Call, evaluation, single_tensor, traced
+from residapt.models.cut_points import Call, single_tensor, traced
 from residapt.models.placeholders import TRACED_IMAGES, Feed, Skipped, template_of
+from residapt.transform.modes import evaluation_mode
 
 
 class FrozenStages(nn.Module):
@@ -85,7 +86,7 @@ def cut_after(model: nn.Module, last: str, example: Tensor) -> tuple[FrozenStage
     """
     _require_module(model, last)
     probe = _probe(example)
-    with evaluation(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         calls = traced(model, probe, template_of)
         whole = _logits(model(probe))
         stages = _stages(model, calls, last)

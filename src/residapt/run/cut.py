@@ -17,8 +17,7 @@ from residapt.models.stages import cut_after, cut_off
 from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
 from residapt.storage.summary import FrozenPart
-from residapt.streams.frozen import frozen_names
-from residapt.transform.layers import is_inside
+from residapt.transform.names import is_inside, matching, module_names
 
 TIMED = 8
 """Images in the forward passes that are timed."""
@@ -65,7 +64,8 @@ def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
 def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
     """Patterns name what stays as it is. Where these modules are all that the network begins with, they are cut off."""
     reason = f"{', '.join(patterns[:4])}{' and others' if len(patterns) > 4 else ''} were named."
-    names, example = frozen_names(setup.network, patterns), _example(setup)
+    names = matching(patterns, module_names(setup.network), setting="freeze", what="modules")
+    example = _example(setup)
     share, work = _parameters(setup.network, names), _work(setup)
     found: Setup | None = None
     for point in reversed(cut_points(setup.network, example)):
