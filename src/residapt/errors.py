@@ -42,3 +42,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     # On the CPU torch has no class of its own for it.
     text = str(error)
     return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type if it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

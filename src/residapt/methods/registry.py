@@ -66,7 +66,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 
 def method_names() -> tuple[str, ...]:
-    """All methods."""
+    """Names of all registered methods."""
     _load_built_in()
     return tuple(sorted(_METHODS))
 

@@ -149,8 +149,3 @@ def call_in_worker(function: Callable[[T], R], item: T) -> R:
         except Exception:  # whatever the code of somebody else's exception does
             raise TrainingError(f"{type(error).__name__}: {error}") from error
         raise
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type if it has none."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

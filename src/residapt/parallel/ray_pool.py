@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from residapt.errors import ConfigError, TrainingError
-from residapt.parallel.pool import Pool, R, T, WorkerLostError, call_in_worker, first_line, limit_threads
+from residapt.errors import ConfigError, TrainingError, first_line
+from residapt.parallel.pool import Pool, R, T, WorkerLostError, call_in_worker, limit_threads
 
 
 def require_ray() -> Any:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from residapt.data.views import VIEWS
 from residapt.errors import ModelError, ResidaptError
 from residapt.methods.registry import build_method
+from residapt.models.cut_choice import VIEWS_SHARE, CutChoice, Work, choose_cut
 from residapt.models.cut_points import CutPoint, cut_points
-from residapt.models.freeze import VIEWS_SHARE, FreezeChoice, Work, choose_cut
 from residapt.models.stages import cut_after, cut_off
 from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
@@ -74,7 +74,7 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
         if setup.config.minutes:
             work = work.with_views_for(point, 60 * VIEWS_SHARE * setup.config.minutes)
         try:
-            cut = _cut(setup, FreezeChoice(point, reason, work.views), point, example, names)
+            cut = _cut(setup, CutChoice(point, reason, work.views), point, example, names)
         except ResidaptError:  # the next one may do; without any they are frozen in the whole network
             continue
         if cut.frozen and set(cut.frozen.names) == set(names):  # as recorded by a run that is resumed or repeated
@@ -84,7 +84,7 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
 
 
 def _cut(
-    setup: Setup, choice: FreezeChoice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None
+    setup: Setup, choice: CutChoice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None
 ) -> Setup:
     """The setup for what follows the cut; with ``names``, no weights of other modules may be cut off."""
     stages, rest = cut_after(setup.network, point.name, example)

@@ -9,7 +9,7 @@ from typing import Any
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
-from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
+from residapt.models.cut_choice import FEWEST_VIEWS, VIEWS_SHARE
 from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
-from residapt.errors import ModelError
+from residapt.errors import ModelError, first_line
 from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
@@ -127,7 +127,7 @@ def count_outputs(module: nn.Module, example: Tensor) -> int:
         with evaluation_mode(module):
             result = module(example)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ModelError(
             f"{type(module).__name__} cannot read images of shape {tuple(example.shape[1:])}: {reason}. "
             "Set --image-size or data.channels to what it expects."
