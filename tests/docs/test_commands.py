@@ -15,7 +15,11 @@ from PIL import Image
 import residapt
 from residapt.cli.app import app
 from residapt.cli.commands import register
+from residapt.config import describe_config, load_config, read_toml
+from residapt.data.domains import DomainPair, Labelled, TensorImages
+from residapt.methods import MethodConfig
 from residapt.models import LeNet
+from residapt.train import Callback, TrainConfig
 from support.cli import invoke
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +33,59 @@ ELSEWHERE = {
 """Commands that other tests run: these are only parsed here."""
 
 
+def blocks(page: Path, language: str = "[a-z]*") -> list[str]:
+    """The blocks of code of a page."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```(?:{language})\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def lines(page: Path, language: str) -> list[str]:
+    """Lines of code without their remarks; those that end with a backslash are joined."""
+    found = (line for block in blocks(page, language) for line in block.replace("\\\n", " ").splitlines())
+    plain = (re.sub(r"\s+#.*", "", line).strip() for line in found)
+    return [" ".join(line.split()) for line in plain]
+
+
 def commands(page: Path) -> list[str]:
-    """The lines that start with residapt, without their remarks; lines that end with a backslash are joined."""
-    blocks = re.findall(r"```(?:sh|console)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    lines = (line for block in blocks for line in block.replace("\\\n", " ").splitlines())
-    plain = (re.sub(r"\s+#.*", "", line).strip() for line in lines)
-    return [" ".join(line.split()) for line in plain if line.startswith("residapt ")]
+    """The commands of residapt in a page's blocks."""
+    return [line for line in lines(page, "|sh") if line.startswith("residapt ")]
+
+
+def mentioned(page: Path) -> list[str]:
+    """The commands of residapt inside a page's sentences."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return [" ".join(found.split()) for found in re.findall(r"`(residapt [^`]+)`", text)]
 
 
 ALL = [
-    pytest.param(page, command, id=f"{page.name}: {command}") for page in PAGES.values() for command in commands(page)
+    pytest.param(page, command, id=f"{page.name}: {command}")
+    for page in PAGES.values()
+    for command in dict.fromkeys([*commands(page), *mentioned(page)])
 ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_command_is_written_where_nobody_looks(name: str) -> None:
+    """Blocks are of a kind that is run or named here, and what is not of residapt is known to exist."""
+    text = PAGES[name].read_text(encoding="utf-8")
+    assert set(re.findall(r"^ *```(\w*)", text, flags=re.MULTILINE)) <= {"", "sh", "python"}
+    assert not re.findall(r"^ +```", text, flags=re.MULTILINE)
+    shell = [line.split() for line in lines(PAGES[name], "sh") if line]
+    assert {words[0] for words in shell} <= {"residapt", "pip", "uv"}
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert set(re.findall(r"[`^]make (?:VENV=\S+ )?([a-z-]+)", text)) <= targets
+    extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    assert set(re.findall(r"'residapt\[(\w+)\]'", text)) <= set(extras)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_settings_are_called_so(name: str) -> None:
+    known = {key for key, _, _ in describe_config(load_config())}
+    groups = {key.partition(".")[0] for key in known if "." in key}
+    text = PAGES[name].read_text(encoding="utf-8")
+    given = set(re.findall(r"--(?:set|search) ([\w.]+)=", text))
+    written = {word for word in re.findall(r"`([a-z_]+\.[a-z_.]+)\b", text) if word.partition(".")[0] in groups}
+    assert (given | written) - {"model.safetensors"} <= known
 
 
 @pytest.mark.parametrize(("page", "command"), ALL)
@@ -50,7 +96,9 @@ def test_every_option_is_there(page: Path, command: str) -> None:
         return
     group = typer.main.get_command(app)
     found = group.commands[words[0]]  # type: ignore[attr-defined]
-    found.make_parser(found.make_context(words[0], [], resilient_parsing=True)).parse_args(words[1:])
+    context = found.make_context(words[0], [], resilient_parsing=True)
+    context.resilient_parsing = False  # from here on unknown options are errors
+    found.make_parser(context).parse_args(words[1:])
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +184,7 @@ def test_the_commands_of_a_page_run_in_their_order(name: str, there: Path) -> No
 
 @pytest.mark.slow
 def test_the_ten_lines_of_the_readme(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGES["README.md"].read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = blocks(PAGES["README.md"], "python")
     adapt, pushed = residapt.adapt, []
     settings = {"steps": 2, "verbose": False, "pretrain.steps": 4, "pretrain.allow_chance": True, "device": "cpu"}
     monkeypatch.setattr(residapt, "adapt", lambda model, **given: adapt(model, **given, **settings), raising=False)
@@ -154,3 +202,44 @@ def test_the_ten_lines_of_the_readme(there: Path, monkeypatch: pytest.MonkeyPatc
     assert names["logits"].shape == (60, 10)
     torch.testing.assert_close(names["net"](images), names["logits"])
     assert pushed == ["me/camera-7"]
+
+
+@pytest.fixture
+def small_names(there: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What the code of the guide takes for granted, small; a run takes a few steps."""
+    adapt = residapt.adapt
+    quick = {"steps": 2, "verbose": False, "pretrain.steps": 4, "pretrain.allow_chance": True, "device": "cpu"}
+    monkeypatch.setattr(residapt, "adapt", lambda model, **given: adapt(model, **given, **quick), raising=False)
+    images, labels = torch.rand(60, 1, 28, 28), torch.arange(60) % 10
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, labels), batch_size=20)
+    held_out, target = Labelled(TensorImages(images), labels), TensorImages(images)
+    objects = {"images": images, "labels": labels, "unlabelled": images, "source_loader": loader}
+    objects |= {"model": LeNet(), "network": LeNet(), "target_loader": loader, "held_out_source": held_out}
+    objects |= {"target_images": target, "class_names": tuple("0123456789"), "pair": DomainPair(held_out, target)}
+    return objects | {"method_config": MethodConfig(), "train_config": TrainConfig(steps=2), "printer": Callback()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adapt.md", "deploy.md", "health.md", "report.md", "tune.md"])
+def test_the_python_code_of_a_page_runs(name: str, small_names: dict[str, object]) -> None:
+    found = blocks(PAGES[name], "python")
+    written = {"adapt.md": "camera-7", "deploy.md": "camera-7.onnx", "report.md": "page.html", "tune.md": "study"}
+    if name == "adapt.md":
+        shutil.rmtree("run")
+    if name == "deploy.md":
+        pytest.importorskip("onnxruntime")
+        found.reverse()  # the second block makes the file that the first one reads
+    code = "\n".join(found)
+    if name == "tune.md":
+        pytest.importorskip("optuna")
+        few = '"train.steps=2", "pretrain.steps=4", "pretrain.allow_chance=true", "device=cpu"'
+        code, changed = re.subn(r'"train\.steps=\d+"(.*?)trials=\d+', rf"{few}\1trials=1", code, flags=re.DOTALL)
+        assert changed == 1
+    names = dict(small_names)
+    exec(compile(code, name, "exec"), names)
+    assert name not in written or Path(written[name]).exists()
+
+
+def test_every_page_with_python_code_is_run() -> None:
+    with_code = {name for name, page in PAGES.items() if blocks(page, "python")}
+    assert with_code == {"README.md", "adapt.md", "deploy.md", "health.md", "many-domains.md", "report.md", "tune.md"}

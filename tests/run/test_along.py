@@ -44,3 +44,15 @@ def test_curves_begin_with_the_source_network_and_end_with_the_result(
     assert accuracies[-1] == accuracy(trainer.method, scored)
     bnm = [line["values"]["bnm"] for line in lines if line["kind"] == "scores"]
     assert all(1 / 3 < value <= 1 for value in bnm)
+
+
+def test_scores_that_nobody_reads_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+    monkeypatch.setattr("residapt.run.along.scores_of", lambda *_: called.append(1) or {"bnm": 0.5})
+    pair = tiny_pair(augment=False)
+    for select, times in (("last", 0), ("bnm", 3)):
+        along = ScoresAlong(pair.source, pair.target, every=8, select=select)
+        trainer = tiny_trainer(callbacks=[along], pair=pair, steps=24)
+        trainer.run()
+        assert len(called) == times
+        assert (along.best is None) == (select == "last")

@@ -9,7 +9,7 @@ from torch import nn
 
 from residapt.methods import MethodConfig, build_method
 from residapt.models.heads import with_bottleneck
-from residapt.train import GroupConfig, TrainConfig
+from residapt.train import GroupConfig, TrainConfig, eager
 from residapt.train.optimiser import build_optimizer, set_learning_rates
 
 
@@ -24,10 +24,10 @@ def groups() -> dict[str, list[nn.Parameter]]:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("adam", torch.optim.Adam),
-        ("adamw", torch.optim.AdamW),
-        ("sgd", torch.optim.SGD),
-        ("adadelta", torch.optim.Adadelta),
+        ("adam", eager.Adam),
+        ("adamw", eager.AdamW),
+        ("sgd", eager.SGD),
+        ("adadelta", eager.Adadelta),
     ],
 )
 def test_each_group_has_its_own_settings(name: Any, kind: type) -> None:

@@ -26,6 +26,7 @@ from residapt_bench.cli.group import (
 )
 
 if TYPE_CHECKING:
+    from residapt_bench.proving_ground.grid import GroundRecord
     from residapt_bench.record import Record
 
 
@@ -136,10 +137,30 @@ def _layers(records: list[Record], view: View) -> None:
 
 
 def _guard_of_ground(names: list[str], view: View) -> None:
-    from residapt_bench.proving_ground.grid import read_ground
+    from residapt_bench.report.guard_calibration import left_out_outcomes
     from residapt_bench.report.guard_check import ground_outcomes, guard_totals
 
-    view.show(guard_totals(ground_outcomes([one for name in names for one in read_ground(records_path(name))])))
+    records = _ground_records(names)
+    view.parts(
+        {
+            "guard in use": f"Thresholds in use: {guard_totals(ground_outcomes(records))}\n",
+            "guard left out": f"Thresholds of other kinds of shift: {guard_totals(left_out_outcomes(records))}\n",
+        }
+    )
+
+
+def _restarts_of_ground(names: list[str], view: View) -> None:
+    from residapt.run.restarts import SCORE
+    from residapt_bench.report.ground_restarts import ground_restart_table
+
+    view.parts({"restarts": ground_restart_table(_ground_records(names), SCORE)})
+
+
+def _ground_records(names: list[str]) -> list[GroundRecord]:
+    """Each run once, as it was recorded last."""
+    from residapt_bench.proving_ground.grid import read_ground
+
+    return list({one.run.key: one for name in names for one in read_ground(records_path(name))}.values())
 
 
 def _guard(records: list[Record], view: View) -> None:
@@ -185,10 +206,9 @@ def _growth(names: list[str], view: View) -> None:
 
 
 def _ground(names: list[str], view: View) -> None:
-    from residapt_bench.proving_ground.grid import read_ground
     from residapt_bench.proving_ground.grid_table import left_out_table, pairs_table, results, summary_table
 
-    found = results([record for name in names for record in read_ground(records_path(name))])
+    found = results(_ground_records(names))
     view.parts({"summary": summary_table(found), "left out": left_out_table(found), "pairs": pairs_table(found)})
 
 
@@ -234,6 +254,7 @@ OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {
     "growth": _growth,
     "ground": _ground,
     "ground-guard": _guard_of_ground,
+    "ground-restarts": _restarts_of_ground,
 }
 """Reports of records that are of another type."""
 WITHOUT_RECORDS: dict[str, Callable[[View], None]] = {"paper": _paper, "sheet": _sheet}
@@ -242,7 +263,7 @@ HELP = (
     "table (published and measured, with --out of detection tasks: put into a page), page (HTML), ranks (of every "
     "layer), scores (label-free), agreement (of seeds on unlabelled images), layers (choice by MMD), "
     "networks (the rule that chooses a source network, and its choice), restarts (best of five), guard (verdicts "
-    "beside the labels), ground and ground-guard (of the proving ground, "
+    "beside the labels), ground, ground-guard and ground-restarts (of the proving ground, "
     "with --out: put into a page), curves, sweeps, labels or growth (SVG); without names: paper (the tables of its "
     "page, with --out: put into it), sheet (drawn and photographed drones side by side)"
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from residapt_bench.proving_ground.folders import write_folders
 from residapt_bench.proving_ground.library import ConfigError, DataError
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, PAIRS
 from residapt_bench.proving_ground.sheet import contact_sheet
 from residapt_bench.proving_ground.source_only import record, source_only
 from residapt_bench.proving_ground.store import load, recorded_checksums, write_manifest
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = given.names or list(PAIRS)
     try:
         if given.command == "list":
-            for spec in PAIRS.values():
+            for spec in ALL_PAIRS.values():
                 print(f"{spec.name:28} {spec.kind:18} {spec.network:19} {spec.variant:8} {spec.description}")
         elif given.command == "render":
             return _render(names, given.data, given.cache, given.seed)

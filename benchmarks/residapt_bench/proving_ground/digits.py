@@ -40,11 +40,18 @@ def brought_to(samples: Samples, channels: int, size: int) -> Samples:
     return Samples(as_tensor(resized(to_channels(samples.images.numpy(), channels), size)), samples.labels)
 
 
-def real_digits(place: Place, seed: int, *, source: str, target: str, channels: int, size: int) -> Rendered:
-    """Training images of one set as source, those of another as target, whose test images are scored."""
+def real_digits(
+    place: Place, seed: int, *, source: str, target: str, channels: int, size: int, all_images: bool = False
+) -> Rendered:
+    """Training images of one set as source, those of another as target, whose test images are scored.
+
+    As many as ``SOURCE``, ``TARGET`` and ``TEST`` say, or all that the sets have.
+    """
 
     def part(name: str, split: str, count: int, role: str) -> Samples:
         whole = read(place.root, name, split)
+        if all_images:
+            return brought_to(whole, channels, size)
         chosen = some(len(whole), count, random_numbers("digits", role, name, split, seed))
         return brought_to(whole.take(chosen), channels, size)
 

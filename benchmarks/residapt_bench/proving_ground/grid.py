@@ -37,7 +37,7 @@ from residapt_bench.progress import write_line
 from residapt_bench.proving_ground.library import ConfigError, DataError
 from residapt_bench.proving_ground.networks import SPECS, WEIGHTS
 from residapt_bench.proving_ground.pair import ProvingPair
-from residapt_bench.proving_ground.registry import KINDS, PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, KINDS, PAIRS
 from residapt_bench.proving_ground.statistics_only import with_target_statistics
 from residapt_bench.proving_ground.store import load, spec_of
 from residapt_bench.record import Environment, append_record
@@ -93,8 +93,8 @@ class GroundExperiment(Settings):
             if name not in KINDS:
                 spec_of(name)
         for seed in self.seeds:
-            for pair, spec in PAIRS.items():
-                named = {pair, spec.kind}
+            for pair, spec in ALL_PAIRS.items():
+                named = {pair, spec.kind} if pair in PAIRS else {pair}
                 if named & set(self.pairs) and not named & set(self.without):
                     for name, recipe in self.recipes.items():
                         settings = merged(from_dotted(self.common), from_dotted(recipe.set))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from residapt.evaluate.guard import decide
 from residapt_bench.proving_ground.grid import GroundRecord
 from residapt_bench.proving_ground.library import DataError
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS
 from residapt_bench.proving_ground.source_only import NO_HARM_ABOVE
 from residapt_bench.report.markdown import markdown
 
@@ -39,60 +39,71 @@ class PairResults:
     """All that is known of a pair."""
 
     pair: str
-    source: float
-    """Source only, of a network that was trained plainly: mean over the seeds."""
+    source: float | None
+    """Source only, of a network that was trained plainly: mean over the seeds; None before such a run is there."""
     by_recipe: Mapping[str, Result]
 
     @property
     def kind(self) -> str:
         """The kind of shift."""
-        return PAIRS[self.pair].kind
+        return ALL_PAIRS[self.pair].kind
 
     @property
     def kinds(self) -> set[str]:
         """Its kind, and that of the pair that it is a variant of."""
-        base = PAIRS[self.pair].base
-        return {self.kind} | ({PAIRS[base].kind} if base else set())
+        return kinds_of(self.pair)
 
     @property
     def has_room(self) -> bool:
         """Whether gains are counted; else only harm is."""
-        return self.source <= NO_HARM_ABOVE
+        return self.source is not None and self.source <= NO_HARM_ABOVE
 
     def gain(self, recipe: str) -> float:
         """Points above source only of what the guard selected."""
+        assert self.source is not None
         return self.by_recipe[recipe].selected - self.source
 
 
-def results(records: Sequence[GroundRecord]) -> list[PairResults]:
-    """The pairs in the registry's order, with a recipe where every seed of the pair has it."""
+def kinds_of(pair: str) -> set[str]:
+    """A pair's kind of shift, and that of the pair that it is a variant of."""
+    spec = ALL_PAIRS[pair]
+    return {spec.kind} | ({ALL_PAIRS[spec.base].kind} if spec.base else set())
+
+
+def results(records: Iterable[GroundRecord]) -> list[PairResults]:
+    """The pairs in the registry's order."""
+    records = list(records)
     found = []
-    for pair in PAIRS:
+    for pair in ALL_PAIRS:
         own = [record for record in records if record.run.pair == pair]
         plain = {record.run.seed: record.source for record in own if record.run.recipe in PLAIN}
-        if plain:
+        if own:
             names = dict.fromkeys(record.run.recipe for record in own)
             by_recipe = {name: _result([r for r in own if r.run.recipe == name], plain) for name in names}
-            found.append(PairResults(pair, statistics.fmean(plain.values()), by_recipe))
+            found.append(PairResults(pair, statistics.fmean(plain.values()) if plain else None, by_recipe))
     if not found:
-        raise DataError("the records have no run with a plainly trained source network. Run: residapt bench run")
+        raise DataError("there are no records. Run: residapt bench run proving-ground")
     return found
 
 
 def _result(records: Sequence[GroundRecord], plain: Mapping[int, float]) -> Result:
-    judged = [(record, *_judged(record)) for record in records]
-    changes = [selected - plain[record.run.seed] for record, _, selected in judged if record.run.seed in plain]
-    error = statistics.stdev(changes) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
+    found = [(record, *judged(record)) for record in records]
+    changes = [selected - plain[record.run.seed] for record, _, selected in found if record.run.seed in plain]
     return Result(
         statistics.fmean(record.adapted for record in records),
-        statistics.fmean(selected for _, _, selected in judged),
-        error,
-        tuple(helped for _, helped, _ in judged),
+        statistics.fmean(selected for _, _, selected in found),
+        _error(changes),
+        tuple(helped for _, helped, _ in found),
         sum(any("diverged" in note for note in record.notes) for record in records),
     )
 
 
-def _judged(record: GroundRecord) -> tuple[bool | None, float]:
+def _error(values: Sequence[float]) -> float:
+    """The standard error of a mean; 0 where there is one value."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def judged(record: GroundRecord) -> tuple[bool | None, float]:
     """What the guard of now says of the recorded measurements, and the figure of the network that it selects."""
     if not record.measurements:
         return record.helped, record.selected
@@ -110,7 +121,7 @@ def pairs_table(found: Sequence[PairResults]) -> str:
         best = max(one.by_recipe, key=lambda name: one.by_recipe[name].selected)
         last = one.by_recipe.get(recipes[-1])
         regret = "" if last is None else f"{one.by_recipe[best].selected - last.selected:.1f}"
-        source = f"{one.source:.1f}" + ("" if one.has_room else " (no harm)")
+        source = "" if one.source is None else f"{one.source:.1f}" + ("" if one.has_room else " (no harm)")
         rows.append([f"`{one.pair}`", one.kind, source, *cells, best, regret])
     return markdown(heads, rows)
 
@@ -120,29 +131,34 @@ def _cell(result: Result | None) -> str:
         return ""
     said = Counter(VERDICTS[verdict] for verdict in result.verdicts)
     words = ", ".join(f"{count} {word}" if len(result.verdicts) > 1 else word for word, count in said.items())
-    return f"{result.adapted:.1f} ({words})" + (" d" if result.diverged else "")
+    error = f" ± {result.error:.1f}" if len(result.verdicts) > 1 else ""
+    return f"{result.adapted:.1f}{error} ({words})" + (" d" if result.diverged else "")
 
 
 def summary_table(found: Sequence[PairResults]) -> str:
-    """A line a recipe, over the pairs that have all recipes: means, share of gains, harm, verdicts."""
+    """A line a recipe, over the pairs that have all recipes: means, gains with standard errors over pairs, harm."""
     recipes = _recipes(found)
-    whole = [one for one in found if set(recipes) <= set(one.by_recipe)]
+    whole = [one for one in found if one.source is not None and set(recipes) <= set(one.by_recipe)]
     room = [one for one in whole if one.has_room]
     if not room:
         return "No pair has all recipes yet.\n"
-    heads = ["recipe", "pairs", "source only", "adapted", "selected", "gain", "above source only", "worst", "harmed"]
+    last = f"{recipes[-1]} ahead by"
+    heads = ["recipe", "pairs", "source only", "adapted", "selected", "gain", last, "above source only", "worst"]
+    heads.append("harmed")
     rows = []
     for recipe in recipes:
         of = [one.by_recipe[recipe] for one in room]
         gains = [one.gain(recipe) for one in room]
+        ahead = [one.gain(recipes[-1]) - one.gain(recipe) for one in room]
         everywhere = {one.pair: one.gain(recipe) for one in whole}
         worst = min(everywhere, key=lambda pair: everywhere[pair])
         harmed = sum(one.gain(recipe) < -1 - one.by_recipe[recipe].error for one in whole)
         rows.append([
-            recipe, str(len(room)), f"{statistics.fmean(one.source for one in room):.1f}",
+            recipe, str(len(room)), f"{statistics.fmean(one.source or 0.0 for one in room):.1f}",
             f"{statistics.fmean(r.adapted for r in of):.1f}", f"{statistics.fmean(r.selected for r in of):.1f}",
-            f"{statistics.fmean(gains):+.1f}", f"{sum(gain > 0 for gain in gains)} of {len(gains)}",
-            f"{everywhere[worst]:+.1f} ({worst})", str(harmed),
+            f"{statistics.fmean(gains):+.1f} ± {_error(gains):.1f}",
+            "" if recipe == recipes[-1] else f"{statistics.fmean(ahead):+.1f} ± {_error(ahead):.1f}",
+            f"{sum(gain > 0 for gain in gains)} of {len(gains)}", f"{everywhere[worst]:+.1f} ({worst})", str(harmed),
         ])  # fmt: skip
     return markdown(heads, rows)
 
@@ -169,4 +185,6 @@ def left_out_table(found: Sequence[PairResults]) -> str:
 
 
 def _recipes(found: Sequence[PairResults]) -> list[str]:
-    return list(dict.fromkeys(name for one in found for name in one.by_recipe))
+    """In the order of the records, the default last."""
+    names = dict.fromkeys(name for one in found for name in one.by_recipe)
+    return sorted(names, key=lambda name: name == "default")

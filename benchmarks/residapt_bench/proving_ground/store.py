@@ -16,7 +16,7 @@ from torch import Tensor
 
 from residapt_bench.proving_ground.library import ConfigError, DataError, atomic_file
 from residapt_bench.proving_ground.pair import UNKNOWN, PairSpec, Place, ProvingPair, Rendered
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS
 
 VERSION = 1
 """Raise it when a rendering changes in code: kept pairs are then made anew."""
@@ -25,11 +25,11 @@ CHECKSUMS = Path(__file__).with_name("checksums.json")
 
 def spec_of(name: str) -> PairSpec:
     """The registry's entry."""
-    if name not in PAIRS:
-        near = difflib.get_close_matches(name, PAIRS, n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(PAIRS)}."
+    if name not in ALL_PAIRS:
+        near = difflib.get_close_matches(name, ALL_PAIRS, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(ALL_PAIRS)}."
         raise ConfigError(f"the proving ground has no pair '{name}'. {hint}")
-    return PAIRS[name]
+    return ALL_PAIRS[name]
 
 
 def load(name: str, root: Path, cache: Path, seed: int = 0) -> ProvingPair:
@@ -80,7 +80,7 @@ def write_manifest(pairs: Iterable[ProvingPair]) -> None:
     for pair in pairs:
         sizes = [len(pair.source_labels), len(pair.target_images), len(pair.target_test[1])]
         entries[pair.name] = {"sha256": pair.checksum, "sizes": sizes}
-    ordered = {name: entries[name] for name in PAIRS if name in entries}
+    ordered = {name: entries[name] for name in ALL_PAIRS if name in entries}
     CHECKSUMS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from residapt.evaluate.guard import GuardConfig, Judgement, decide
 from residapt_bench.plan import RecordedPlan
 from residapt_bench.proving_ground.grid import GroundRecord
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS
 from residapt_bench.record import Record
 from residapt_bench.report.markdown import markdown
 
@@ -111,7 +111,7 @@ def ground_outcomes(records: Iterable[GroundRecord], config: GuardConfig | None 
     """Runs of the proving ground, grouped by pair, a variant with the pair that it is one of."""
     return [
         Outcome(
-            PAIRS[record.run.pair].base or record.run.pair,
+            ALL_PAIRS[record.run.pair].base or record.run.pair,
             record.adapted - record.source,
             decide(record.measurements, config).helped,
         )

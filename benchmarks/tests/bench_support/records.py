@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from residapt_bench.plan import DigitSetup, DroneSetup, OfficeSetup, RecordedPlan, SourceTraining
+from residapt_bench.proving_ground.grid import GroundRecord, GroundRun
 from residapt_bench.record import BeforeAfter, Environment, Record, Score, Sizes
 
 ENVIRONMENT = Environment(residapt="0", torch="0", python="0")
@@ -55,4 +57,40 @@ def make_record(kind: str, method: str, scores: dict[str, Score], *, steps: int,
             "environment": ENVIRONMENT,
             **more,
         }
+    )
+
+
+NEUTRAL = {
+    "source_accuracy": (0.9, 0.9),
+    "class_ami": (0.5, 0.5),
+    "anchored_ami": (0.5, 0.5),
+    "infomax": (1.0, 1.0),
+    "sure_agreement": (1.0, 1.0),
+    "lost_mass": (0.0, 0.0),
+    "renamed_classes": (0.0, 0.0),
+}
+"""What the guard reads of a run in which nothing changed."""
+
+
+def ground_record(
+    pair: str,
+    recipe: str,
+    source: float,
+    adapted: float,
+    *,
+    seed: int = 0,
+    votes: Mapping[str, tuple[float, float]] | None = None,
+    **more: Any,
+) -> GroundRecord:
+    """A run of the proving ground, with what the guard reads of it."""
+    return GroundRecord(
+        run=GroundRun(pair=pair, recipe=recipe, seed=seed),
+        metric="accuracy",
+        source=source,
+        adapted=adapted,
+        selected=adapted,
+        measurements={**NEUTRAL, **(votes or {})},
+        pair_sha256="",
+        environment=ENVIRONMENT,
+        **more,
     )

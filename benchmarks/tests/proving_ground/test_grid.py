@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from residapt.config import Config
 from residapt.data.domains import TensorImages
 from residapt_bench.proving_ground import grid
 from residapt_bench.proving_ground.grid import (
@@ -17,6 +19,7 @@ from residapt_bench.proving_ground.grid import (
     GroundRecord,
     GroundRun,
     execute,
+    is_ground,
     read_ground,
     read_ground_experiment,
     run_ground,
@@ -29,6 +32,7 @@ from residapt_bench.proving_ground.statistics_only import with_target_statistics
 from residapt_bench.record import append_record
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+GROUND = [path for path in sorted(EXPERIMENTS.glob("*.toml")) if is_ground(path)]
 FEW = {"pretrain": {"steps": 20}, "train": {"steps": 4}, "recipe": "paper"}
 
 
@@ -113,6 +117,47 @@ def test_the_committed_experiment_covers_every_pair() -> None:
     assert len({one.key for one in runs}) == len(runs)
 
 
+def test_a_pair_outside_of_the_proving_ground_is_run_by_its_name_alone() -> None:
+    by_kind, by_name = (
+        GroundExperiment.parse(
+            {"title": "t", "kind": "proving-ground", "pairs": [what], "recipes": {"a": {}}}, where="test"
+        )
+        for what in ("real digits", "svhn-mnist-whole")
+    )
+    assert "svhn-mnist-whole" not in {one.pair for one in by_kind.runs()}
+    assert [one.pair for one in by_name.runs()] == ["svhn-mnist-whole"]
+    found = results([record("svhn-mnist-whole", "statistics", 60, 60, 60)])
+    assert found[0].kinds == {"real digits"}
+    assert "`svhn-mnist-whole` | real digits | 60.0" in pairs_table(found)
+
+
+def test_the_shipped_default_is_run_beside_source_only_on_five_seeds() -> None:
+    runs = list(read_ground_experiment(EXPERIMENTS / "shipped-default.toml").runs())
+    pairs = {"svhn-mnist-whole", "amazon-webcam", "drones-200", "drones-0"}
+    assert {(one.pair, one.recipe, one.seed) for one in runs} == set(
+        product(pairs, ("statistics", "default"), range(5))
+    )
+    same = read_ground_experiment(EXPERIMENTS / "proving-ground.toml")
+    wanted = {one.recipe: (one.statistics, one.settings) for one in same.only(["statistics", "default"]).runs()}
+    assert {one.recipe: (one.statistics, one.settings) for one in runs} == wanted
+
+
+@pytest.mark.parametrize("path", GROUND, ids=lambda path: path.stem)
+def test_settings_of_committed_experiments_are_those_of_the_library(path: Path) -> None:
+    runs = list(read_ground_experiment(path).runs())
+    assert len({one.key for one in runs}) == len(runs)
+    for recipe in {one.recipe: one.settings for one in runs}.values():
+        assert Config.parse(recipe, where=path.name).recipe == recipe["recipe"]
+
+
+def test_restarts_are_more_seeds_of_the_runs_of_the_proving_ground() -> None:
+    first, more = (
+        {(one.pair, one.recipe): one.settings for one in read_ground_experiment(EXPERIMENTS / name).runs()}
+        for name in ("proving-ground.toml", "proving-ground-restarts.toml")
+    )
+    assert {key: first[key] for key in more} == more
+
+
 def test_target_statistics_are_those_of_the_target() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
     images = 3 + 2 * torch.randn(128, 1, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -131,15 +176,29 @@ def test_tables_count_what_the_guard_selected_and_leave_whole_kinds_out() -> Non
         record("webcam-dslr", "paper", 97, 96, 96),
         record("webcam-dslr", "default", 97, 90, 97),
     ]
-    found = results(records)
-    assert [one.source for one in found] == [60, 97, 50]  # of the plainly trained network
+    found = results([*records, record("usps-mnist", "default", 80, 95, 95)])
+    assert [one.source for one in found] == [60, None, 97, 50]  # of the plainly trained network
+    assert "`usps-mnist` | real digits |  |" in pairs_table(found)
+    found = [one for one in found if one.source is not None]
     assert [one.has_room for one in found] == [True, False, True]
     rows = [line.split(" | ") for line in summary_table(found).splitlines()[2:]]
-    assert [(row[0].strip("| "), row[5]) for row in rows] == [("paper", "+16.0"), ("default", "+15.0")]
+    # Gains of 2 and 30, and of 30 and 0, with the standard error of two pairs; the default is 28 ahead and 30 behind.
+    assert [(row[0].strip("| "), *row[5:7]) for row in rows] == [
+        ("paper", "+16.0 ± 14.0", "-1.0 ± 29.0"),
+        ("default", "+15.0 ± 15.0", ""),
+    ]
     # On digits the other kinds would have chosen paper, on series default.
     left = left_out_table(found).splitlines()[2:]
     assert [line.split(" | ")[2:4] for line in left[:2]] == [["paper", "+2.0"], ["default", "+0.0"]]
     assert "`webcam-dslr` | office | 97.0 (no harm)" in pairs_table(found)
+
+
+def test_seeds_of_a_pair_have_a_standard_error_and_the_default_comes_last() -> None:
+    records = [record("svhn-mnist", "default", 70, after, after, seed) for seed, after in enumerate((90.0, 94.0))]
+    records += [record("svhn-mnist", "dann", 60, 70, 70, seed) for seed in range(2)]
+    head, _, row = pairs_table(results(records)).splitlines()
+    assert [name.strip() for name in head.split("|")][4:6] == ["dann", "default"]
+    assert [cell.strip() for cell in row.split("|")][4:6] == ["70.0 ± 0.0 (2 helped)", "92.0 ± 2.0 (2 helped)"]
 
 
 def test_a_variant_is_left_out_with_the_kind_of_its_base() -> None:

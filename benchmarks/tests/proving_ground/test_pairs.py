@@ -17,9 +17,10 @@ from residapt_bench.proving_ground import contact_sheet, digits, other, source_o
 from residapt_bench.proving_ground.library import ConfigError, DetectionData
 from residapt_bench.proving_ground.pair import Place, ProvingPair, Rendered, Samples, random_numbers
 from residapt_bench.proving_ground.photographs import first_of_each
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, PAIRS
 
 PLACE = Place(Path(), Path())
+SPLITS = {"train": 30_000, "test": 7_000}
 Small = Callable[..., ProvingPair]
 
 
@@ -40,6 +41,17 @@ def test_no_digit_is_in_the_source_and_rendered_in_the_target(monkeypatch: pytes
     assert not set(found[0].tolist()) & set(found[1].tolist())
     for part, which in zip((made.source, made.target), found, strict=True):
         np.testing.assert_array_equal(part.labels.numpy(), which % 10)
+
+
+def test_all_images_of_a_set_are_taken_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.arange(30_000).remainder(256).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
+    sets = {split: Samples(images[:count], torch.arange(count) % 10) for split, count in SPLITS.items()}
+    monkeypatch.setattr(digits, "read", lambda root, name, split: sets[split])
+    some, whole = (ALL_PAIRS[name].make(PLACE, 0) for name in ("svhn-mnist", "svhn-mnist-whole"))
+    assert (len(some.source), len(some.target), len(some.scored)) == (digits.SOURCE, digits.TARGET, digits.TEST)
+    for part, split in ((whole.source, "train"), (whole.target, "train"), (whole.scored, "test")):
+        assert torch.equal(part.images, sets[split].images)
+        assert torch.equal(part.labels, sets[split].labels)
 
 
 @pytest.fixture

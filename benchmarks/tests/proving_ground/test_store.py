@@ -13,7 +13,7 @@ import torch
 from residapt_bench.proving_ground import render
 from residapt_bench.proving_ground.library import ConfigError, DataError
 from residapt_bench.proving_ground.pair import Place, random_numbers, tensors_checksum
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, PAIRS
 from residapt_bench.proving_ground.store import cache_key, described, load, recorded_checksums, recorded_sizes
 
 NO_DATA = [name for name, spec in PAIRS.items() if not spec.reads]
@@ -21,7 +21,7 @@ QUICK = ("mnist-usps", "mnist-coloured", "dslr-webcam", "amazon-jpeg", "mnist-us
 # Drones are drawn for minutes; features take a pass of a network, and their checksum is that of the pictures.
 CHECKED = [
     pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
-    for name, spec in PAIRS.items()
+    for name, spec in ALL_PAIRS.items()
     if spec.reads and spec.kind not in ("drones", "features")
 ]
 

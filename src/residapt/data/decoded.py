@@ -78,8 +78,13 @@ class Files:
 
     def names(self) -> tuple[str, ...]:
         """Paths from the root."""
-        start = str(self.root)
-        return tuple(os.path.relpath(path, start).replace(os.sep, "/") for path in self.files)
+        start = os.path.join(self.root, "")
+        # Names are compared before paths are taken apart, which takes ten times as long.
+        names = (
+            path[len(start) :] if path.startswith(start) else os.path.relpath(path, start)
+            for path in map(os.fspath, self.files)
+        )
+        return tuple(name.replace(os.sep, "/") for name in names)
 
     def content(self, index: int) -> str:
         """Path, size and time of change."""

@@ -95,10 +95,10 @@ def scan_target(root: Path) -> tuple[Path, ...]:
 
 def _scan(root: Path) -> tuple[dict[str, list[Path]], list[str]]:
     """Images of every class folder, sorted by name, and the names of images that lie in none."""
-    paths = list_images(root)
+    paths, depth = list_images(root), len(root.parts)
     entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
     found: dict[str, list[Path]] = {e.name: [] for e in entries if e.is_dir() and e.name != "__MACOSX"}
-    for name, group in groupby(paths, key=lambda path: path.relative_to(root).parts[0]):
+    for name, group in groupby(paths, key=lambda path: path.parts[depth]):
         if name in found:
             found[name] = list(group)
     return found, [entry.name for entry in entries if entry.is_file() and is_image_name(entry.name)]

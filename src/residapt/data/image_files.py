@@ -28,8 +28,9 @@ def list_images(folder: Path) -> list[Path]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-        found += [Path(parent, name) for name in files if is_image_name(name)]
-    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+        here = Path(parent)
+        found += [here / name for name in files if is_image_name(name)]
+    return sorted(found, key=lambda path: path.parts)
 
 
 def require_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +30,12 @@ def mark_of(path: Path) -> Mark:
 
 def which_among(paths: Sequence[Path], others: Sequence[Path]) -> list[bool]:
     """Of each of ``paths``, whether it is the same file as one of ``others``, or a copy of it."""
-    places = {path.resolve() for path in others}
-    same = [path.resolve() in places for path in paths]
+    found, about = [os.stat(path) for path in others], [os.stat(path) for path in paths]
+    places = {(file.st_dev, file.st_ino) for file in found}
+    same = [(file.st_dev, file.st_ino) in places for file in about]
     # Only files of equal size can be equal, so that hardly any large file has to be read.
-    sizes = {path.stat().st_size for path, known in zip(paths, same, strict=True) if not known}
-    marks = {mark_of(path) for path in others if path.stat().st_size in sizes}
+    sizes = {file.st_size for file, known in zip(about, same, strict=True) if not known}
+    marks = {mark_of(path) for path, file in zip(others, found, strict=True) if file.st_size in sizes}
     rest = iter(which_marked([path for path, known in zip(paths, same, strict=True) if not known], marks))
     return [known or next(rest) for known in same]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_mutual_info_score
 from torch import Tensor
 from torch.nn import functional
 
@@ -34,6 +32,9 @@ def class_ami(
 
 def cluster_agreement(logits: Tensor, features: Tensor, *, restarts: int = 5, seed: int = 0) -> float:
     """Adjusted mutual information of the classes that logits predict and k-means clusters of features."""
+    from sklearn.cluster import KMeans  # here: importing it takes a second
+    from sklearn.metrics import adjusted_mutual_info_score
+
     predicted = logits.argmax(dim=1).numpy()
     points = features.double().numpy()
     # k-means cannot make more clusters than there are different points, as after a collapse of the features.

@@ -9,12 +9,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn import functional
 
@@ -97,6 +91,11 @@ def density_ratio(source: Tensor, target: Tensor, config: DevConfig) -> Floats:
 
 def _held_out_probabilities(features: Floats, domains: NDArray[np.int64], config: DevConfig) -> Floats:
     """p(target | f) of every sample under the weight decay with the best held-out log-likelihood."""
+    from sklearn.metrics import log_loss  # here: importing it takes a second
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     folds = StratifiedKFold(config.folds, shuffle=True, random_state=config.seed)
     best: tuple[float, Floats] = (math.inf, np.empty(0))
     for decay in config.decays:
@@ -108,6 +107,9 @@ def _held_out_probabilities(features: Floats, domains: NDArray[np.int64], config
 
 
 def _classifier(decay: float, samples: int, config: DevConfig) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+
     if config.classifier == "logistic":
         # scikit-learn's C multiplies the sum over the samples, a weight decay their mean.
         return LogisticRegression(C=1 / (decay * samples), max_iter=1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
@@ -126,6 +125,8 @@ def _renamed_classes(before: Tensor, after: Tensor) -> float:
     Under the best renaming i -> j of the old predictions, a class counts by the smaller of what it gave and what
     it took: a misnamed cluster that moves into an empty class is not an exchange.
     """
+    from scipy.optimize import linear_sum_assignment  # here: importing it takes a second
+
     classes = before.shape[1]
     pairs = before.argmax(dim=1) * classes + after.argmax(dim=1)
     table = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes).double()

@@ -15,8 +15,6 @@ from __future__ import annotations
 import warnings
 
 import torch
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -55,6 +53,9 @@ def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0)
         )
     if count >= len(worth):
         return worth.argsort(descending=True, stable=True)
+    from sklearn.cluster import KMeans  # here: importing it takes a second
+    from sklearn.exceptions import ConvergenceWarning
+
     rows = features.double()
     weights = worth.double().sqrt()
     weights = weights.clamp_min(max(LEAST * float(weights.max()), LEAST))

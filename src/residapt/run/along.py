@@ -54,12 +54,13 @@ class ScoresAlong(Callback):
         self.every, self.select, self.metrics = every, select, metrics
         self.evaluation = evaluation and _part(evaluation, images)
         self.best: tuple[float, int, Method] | None = None
+        self._of_use = metrics is not None or select != "last"
         self._evaluated, self._steps = -1, 0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
         """Score the source network, which the source stream still is."""
         self._steps = steps
-        if step == 0 and self.every:
+        if step == 0 and self.every and self.metrics is not None:
             with self.during(SCORING):
                 self._record(method, 0, self._scores(method, "source"), "source")
 
@@ -108,6 +109,8 @@ class ScoresAlong(Callback):
 
     def _score(self, method: Method, step: int) -> None:
         self._evaluated = step
+        if not self._of_use:
+            return
         with self.during(SCORING):
             values = self._scores(method, "target")
             if self.select in values and (self.best is None or values[self.select] > self.best[0]):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from residapt.models.heads import new_layers
+from residapt.train import eager
 from residapt.train.config import GroupConfig, TrainConfig
 from residapt.train.schedule import decay
 
@@ -42,10 +43,10 @@ def build_optimizer(
     if not named:  # batch-norm statistics alone learn without gradients
         named.append({"params": [nn.Parameter(torch.zeros(1))], "name": "network", "lr": 0.0})
     if config.optimizer == "sgd":
-        return torch.optim.SGD(named, lr=config.network.lr, momentum=MOMENTUM)
+        return eager.SGD(named, lr=config.network.lr, momentum=MOMENTUM)
     if config.optimizer == "adadelta":
-        return torch.optim.Adadelta(named, lr=config.network.lr)
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+        return eager.Adadelta(named, lr=config.network.lr)
+    kind = eager.AdamW if config.optimizer == "adamw" else eager.Adam
     return kind(named, lr=config.network.lr, betas=(config.beta1, BETA2), fused=True)
 
 

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from residapt.errors import ConfigError, DataError
@@ -190,6 +189,8 @@ def _project_simplex(v: Tensor, total: float) -> Tensor:
 
 def _simplex_least_squares(matrix: Tensor, q: Tensor, ridge: float, anchor: Tensor) -> Tensor:
     """Minimise |M x - q|² + ridge² |x - anchor|² over the simplex."""
+    from scipy.optimize import nnls  # here: importing it takes a second
+
     classes = len(q)
     # The heavy last row asks for the sum 1; where M x = q has a solution, it has that sum anyway.
     rows = [matrix, ridge * torch.eye(classes).double(), torch.full((1, classes), 1e3).double()]
