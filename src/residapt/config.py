@@ -51,7 +51,12 @@ FOLLOWS = {
 
 
 class ModelConfig(Settings):
-    """The network."""
+    """The network.
+
+    Example:
+        >>> ModelConfig(spec="timm:resnet50", bottleneck=256).standardise
+        False
+    """
 
     spec: str = "lenet"
     """lenet, svhnet, dtn, torchvision:NAME, timm:NAME, hf:NAME or package.module:factory."""
@@ -71,7 +76,12 @@ class ModelConfig(Settings):
 
 
 class DataConfig(Settings):
-    """Where images are, and how they become tensors."""
+    """Where images are, and how they become tensors.
+
+    Example:
+        >>> DataConfig(source="photos", target="new_site").balance
+        'as-is'
+    """
 
     source: str | None = None
     """Folder with one folder of images for each class, or a CSV file with the columns path and class."""
@@ -104,7 +114,12 @@ class DataConfig(Settings):
 
 
 class PretrainConfig(Settings):
-    """Training of the source network, where it is not trained yet."""
+    """Training of the source network, where it is not trained yet.
+
+    Example:
+        >>> PretrainConfig(steps=500).lr
+        0.001
+    """
 
     steps: int | None = Field(None, ge=0)
     """Largest number of optimiser steps; None chooses by the size of the data."""

@@ -185,7 +185,12 @@ class ConsistencyConfig(Settings):
 
 
 class MethodConfig(Settings):
-    """Settings of a method."""
+    """Settings of a method.
+
+    Example:
+        >>> MethodConfig(stream_weight=0.5, rank=RankConfig(every=50)).rank.every
+        50
+    """
 
     discrepancy: DiscrepancyConfig = DiscrepancyConfig()
     """The loss that pulls the domains together."""

@@ -31,7 +31,20 @@ from residapt.train import Callback
 
 
 class AdaptedRun:
-    """A finished adaptation: both networks, what was found, and which of them was selected."""
+    """A finished adaptation: both networks, what was found, and which of them was selected.
+
+    Example:
+        >>> import torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = adapt(nn.Linear(6, 2), source=(x, y), target=x + 0.5, steps=2, verbose=False,
+        ...             **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> run.verdict.selected in ("adapted", "source")
+        True
+        >>> run.save_pretrained("adapter")
+        >>> run.merge_and_unload()(x).shape
+        torch.Size([60, 2])
+    """
 
     def __init__(self, finished: Finished, directory: RunDirectory | None) -> None:
         self._finished = finished

@@ -24,6 +24,15 @@ def accept(path: Path | str) -> RunSummary:
 
     Returns:
         The new summary. Accuracies that speak for this choice are marked as used for it.
+
+    Example:
+        >>> import residapt, torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = residapt.adapt(torch.nn.Linear(6, 2), source=(x, y), target=x + 0.5, out="accepted-run", steps=2,
+        ...                      verbose=False, **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> accept("accepted-run").verdict.selected
+        'adapted'
     """
     return _choose(Path(path), "adapted")
 
@@ -36,6 +45,15 @@ def reject(path: Path | str) -> RunSummary:
 
     Returns:
         The new summary.
+
+    Example:
+        >>> import residapt, torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = residapt.adapt(torch.nn.Linear(6, 2), source=(x, y), target=x + 0.5, out="rejected-run", steps=2,
+        ...                      verbose=False, **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> reject("rejected-run").verdict.selected
+        'source'
     """
     return _choose(Path(path), "source")
 

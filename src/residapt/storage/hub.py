@@ -66,6 +66,13 @@ def push_to_hub(
 
     Returns:
         The address of the repository.
+
+    Example:
+        >>> push_to_hub("run/adapter", "me/camera-7")  # doctest: +SKIP
+        'https://huggingface.co/me/camera-7'
+        >>> push_to_hub("run/adapter", "camera-7")
+        Traceback (most recent call last):
+        residapt.errors.ConfigError: push_to_hub: repo_id must be 'user/name', got 'camera-7'.
     """
     from residapt.storage.adapter_format import read_config
 
