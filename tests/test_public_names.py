@@ -78,14 +78,15 @@ def test_arguments_are_explained(name: str) -> None:
         assert "Args:" in inspect.getdoc(item)
 
 
-PUBLIC_ITEMS = [getattr(residapt, name) for name in PUBLIC]
-MODULES = sorted({item.__name__ if inspect.ismodule(item) else item.__module__ for item in PUBLIC_ITEMS})
+FILES = [path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text(encoding="utf-8")]
+MODULES = sorted(".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in FILES)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    module = importlib.import_module(name.removesuffix(".__init__"))
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert found.failed == 0
 
 

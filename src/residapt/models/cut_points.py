@@ -69,7 +69,9 @@ def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
     time on an idle machine, so that where a network is cut does not depend on what else runs in that moment.
 
     Example:
-        >>> [point.name for point in cut_points(residapt.models.build_model("lenet", num_classes=10), images)]
+        >>> import torch, residapt
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> [point.name for point in cut_points(lenet, torch.rand(8, 1, 28, 28))]
         ['conv1', 'relu1', 'pool1', 'conv2', 'relu2', 'pool2', 'full3', 'relu3']
     """
     with evaluation_mode(model):

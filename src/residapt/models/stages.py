@@ -81,8 +81,12 @@ def cut_after(model: nn.Module, last: str, example: Tensor) -> tuple[FrozenStage
         example: A batch of images of the size that will be used.
 
     Example:
-        >>> front, rest = cut_after(resnet, "layer3", images)
-        >>> logits = rest(front(images))
+        >>> import residapt
+        >>> images = torch.rand(8, 1, 28, 28)
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> front, rest = cut_after(lenet, "pool1", images)
+        >>> torch.allclose(rest(front(images)), lenet(images), atol=1e-5)
+        True
     """
     _require_module(model, last)
     probe = _probe(example)
@@ -109,9 +113,11 @@ def join(front: FrozenStages, rest: nn.Module) -> nn.Module:
     """The whole network again: the frozen stages, and the rest as it is now.
 
     Example:
-        >>> front, rest = cut_after(model, "layer3", images)
-        >>> ...  # train the rest
-        >>> torch.save(join(front, rest).state_dict(), "whole.pt")
+        >>> import residapt
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> front, rest = cut_after(lenet, "pool1", torch.rand(8, 1, 28, 28))
+        >>> join(front, rest).state_dict().keys() == lenet.state_dict().keys()
+        True
     """
     whole = copy.deepcopy(rest)
     feeds = {key: hook for key, hook in whole._forward_pre_hooks.items() if isinstance(hook, Feed)}
