@@ -15,8 +15,8 @@ from mkdocs.structure.files import File, Files
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 HEAD = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
-CELL = re.compile(r"<td")
-NARROW = 3
+CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
+NARROW = 2
 """Columns that fit on a telephone; a row with more becomes a block of lines there, each with its column's name."""
 
 
@@ -40,7 +40,7 @@ def _labelled(found: re.Match[str]) -> str:
 
     def row(line: re.Match[str]) -> str:
         left = iter(names)
-        return CELL.sub(lambda _: f'<td data-label="{next(left, "")}"', line[0])
+        return CELL.sub(lambda cell: f'<td data-label="{next(left, "")}"{cell[1]}><div>{cell[2]}</div></td>', line[0])
 
     # Inside a div of its own class: the theme's styles are for tables without a class.
     return f'<div class="wide">{ROW.sub(row, table)}</div>'

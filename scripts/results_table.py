@@ -11,11 +11,13 @@ import json
 import platform
 import statistics
 import subprocess
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from residapt_bench.proving_ground.grid import read_ground
+from residapt_bench.proving_ground.grid_table import PairResults
 from residapt_bench.proving_ground.grid_table import results as results_of
 from residapt_bench.proving_ground.registry import PAIRS
 
@@ -80,28 +82,46 @@ def demo_record(run: Path) -> dict[str, Any]:
     }
 
 
-def proving_ground() -> list[str]:
-    """Some pairs of the proving ground with the default recipe: what a user is handed, the guard's choice."""
+def default_results() -> dict[str, PairResults]:
+    """The pairs of the proving ground that have records of the default recipe."""
     records = read_ground(RECORDS / "proving-ground.jsonl")
-    known = {found.pair: found for found in results_of(records)} if records else {}
+    return {found.pair: found for found in results_of(records) if "default" in found.by_recipe} if records else {}
+
+
+def proving_ground(known: Mapping[str, PairResults]) -> list[str]:
+    """Some pairs with the default recipe: what a user is handed, the guard's choice."""
     lines = []
     for pair in SHOWN:
         found = known.get(pair)
-        if found is not None and "default" in found.by_recipe:
+        if found is not None:
             count = len(found.by_recipe["default"].verdicts)
             lines.append(row(PAIRS[pair].description, [(found.source, found.by_recipe["default"].selected)], count))
     return lines
 
 
+def all_pairs(known: Mapping[str, PairResults]) -> str:
+    """How it went on all pairs with records, shown or not."""
+    gains = {pair: found.gain("default") for pair, found in known.items()}
+    least = min(gains, key=gains.__getitem__)
+    better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
+    return (
+        f"On all {len(gains)} pairs that have records so far, shown or not: better on {better}, worse on {worse}, "
+        f"{statistics.mean(gains.values()):+.1f} points in the mean, {gains[least]:+.1f} at the least (`{least}`)."
+    )
+
+
 def results() -> str:
     """The table with what makes it."""
-    ground = proving_ground()
+    known = default_results()
+    ground = proving_ground(known)
     lines = [*HEAD, *demonstration(), *ground]
     if ground:
         lines += [
             "",
-            f"Rows without a command: `residapt adapt` without flags on some of [47 pairs]({PAGE}), `{GROUND}`;",
+            f"Rows without a command: `residapt adapt` without flags on some of [{len(PAIRS)} pairs]({PAGE}), "
+            f"`{GROUND}`;",
             "the source network is one that was trained without random changes.",
+            all_pairs(known),
         ]
     return "\n".join(lines)
 

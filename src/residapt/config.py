@@ -171,7 +171,7 @@ class Config(Settings):
     force: bool = False
     """Select the adapted network even if it looks worse than the source network."""
     restarts: int = Field(1, ge=1, le=100)
-    """How many times the whole run is made, from different seeds; a label-free score selects one of them."""
+    """How many times the whole run is made, from different seeds; the one that the others agree with is selected."""
     minutes: float = Field(20.0, ge=0)
     """Longest training in minutes where no steps are set: a slow machine takes fewer steps. 0 sets no limit."""
     model: ModelConfig = ModelConfig()

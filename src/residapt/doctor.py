@@ -126,10 +126,14 @@ def _devices() -> dict[str, str]:
 
 
 def _self_test(device: str) -> SelfTest:
+    import torch
+
     started = time.monotonic()
     logger = logging.getLogger("residapt")
     level = logger.level
     logger.setLevel(logging.ERROR)  # notes on so short a training help nobody
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # several would wait for each other at every small step on a busy machine
     try:
         problem = _adapt_small(device)
     except Exception as error:  # whatever it is, it is the finding
@@ -137,6 +141,7 @@ def _self_test(device: str) -> SelfTest:
         problem = f"{type(error).__name__}: {error}"
     finally:
         logger.setLevel(level)
+        torch.set_num_threads(threads)
     return SelfTest(device=device, passed=not problem, seconds=time.monotonic() - started, problem=problem)
 
 

@@ -42,6 +42,7 @@ def test_the_hint_about_training_names_an_argument() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no weights", b"\x80\x04\x95 garbage", b"PK\x03\x04 garbage"])
+@pytest.mark.filterwarnings("error")
 def test_a_broken_file_of_weights_is_not_answered_with_unsafe_advice(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "bad.pth"
     file.write_bytes(content)
@@ -49,6 +50,7 @@ def test_a_broken_file_of_weights_is_not_answered_with_unsafe_advice(content: by
         read_weights(file)
     assert str(file) in str(error.value)
     assert "weights_only" not in str(error.value)
+    assert not isinstance(error.value.__cause__, Warning)
 
 
 def test_without_internet_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,6 +25,17 @@ def test_the_self_test_passes_here() -> None:
     assert found.packages["torch"] == torch.__version__.partition("+")[0]
 
 
+def test_the_self_test_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, during = torch.get_num_threads(), []
+    monkeypatch.setattr(doctor, "_adapt_small", lambda device: during.append(torch.get_num_threads()) or "")
+    torch.set_num_threads(2)
+    try:
+        assert examine().problems == ()
+        assert (during, torch.get_num_threads()) == ([1] * len(examine(test=False).devices), 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_json_has_everything() -> None:
     code, text = invoke("doctor", "--json", "--no-test")
     assert code == 0

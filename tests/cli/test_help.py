@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -29,3 +30,10 @@ def test_help_has_a_sentence_and_an_example(words: tuple[str, ...]):
     assert code == 0
     assert f"residapt {' '.join(words)} [OPTIONS]" in text
     assert f"Example: residapt {' '.join(words)}" in text
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_help_is_made_of_words(words: tuple[str, ...]):
+    """A renamed class must not rename what is said about images."""
+    _, text = invoke(*words, "--help")
+    assert set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", text)) <= {"LoRA", "PyTorch", "TensorBoard"}

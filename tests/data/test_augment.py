@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from residapt.data.augment import Augment, RandomCrop, affine_matrices, warp
 from residapt.data.config import AugmentConfig
@@ -178,3 +180,20 @@ def test_the_generator_decides() -> None:
 def test_impossible_crops_are_refused() -> None:
     with pytest.raises(ConfigError, match="area=0"):
         RandomCrop(area=0.0)
+
+
+def test_crops_are_those_of_affine_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    grids = []
+    real = functional.grid_sample
+
+    def sample(images: Tensor, grid: Tensor, **options: Any) -> Tensor:
+        grids.append(grid)
+        return real(images, grid, **options)
+
+    monkeypatch.setattr(functional, "grid_sample", sample)
+    RandomCrop()(torch.zeros(20, 1, 6, 9, dtype=torch.float64), gen())
+    first, last = grids[0][:, 0, 0], grids[0][:, -1, -1]
+    theta = torch.zeros(20, 2, 3, dtype=torch.float64)
+    theta[:, 0, 0], theta[:, 1, 1] = ((last - first) / (2 - 2 / torch.tensor([9.0, 6.0]).double())).unbind(1)
+    theta[:, :, 2] = (first + last) / 2
+    torch.testing.assert_close(grids[0], functional.affine_grid(theta, [20, 1, 6, 9], align_corners=False))

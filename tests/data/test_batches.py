@@ -198,3 +198,24 @@ def test_moving_keeps_values_and_sets_the_memory_format_of_images_only() -> None
     assert moved.source.is_contiguous(memory_format=torch.channels_last)
     assert moved.few is None
     assert torch.equal(moved.labels, batch.labels)
+
+
+def test_a_process_fetches_its_share_and_nothing_else() -> None:
+    class Counted:
+        def __init__(self) -> None:
+            self.fetched: list[int] = []
+
+        def __len__(self) -> int:
+            return 12
+
+        def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
+            self.fetched += index.tolist()
+            return torch.zeros(len(index), 1)
+
+    seen = []
+    for rank in range(3):
+        source, target = Counted(), Counted()
+        Batches(DomainPair(Labelled(source, torch.arange(12)), target), size=6, seed=0, rank=rank, world=3).batch(1)
+        assert (len(source.fetched), len(target.fetched)) == (2, 2)
+        seen += source.fetched
+    assert len(set(seen)) == 6

@@ -69,6 +69,22 @@ def test_an_error_comes_with_the_batch_that_has_it() -> None:
     feed.close()
 
 
+def test_waiting_is_for_all_that_was_begun() -> None:
+    done: list[int] = []
+
+    def make(step: int) -> Batch:
+        if step:
+            time.sleep(0.1)
+        done.append(step)
+        return numbered(step)
+
+    feed = Prefetcher(make, workers=2, last=9)
+    feed.take(0)
+    feed.wait()
+    assert sorted(done) == [0, 1, 2]
+    feed.close()
+
+
 def test_closing_ends_the_threads() -> None:
     feed = Prefetcher(numbered, workers=2, last=9)
     feed.take(0)

@@ -323,13 +323,16 @@ def test_progress_tells_images_and_seconds_left() -> None:
 
 
 MEMORY = """
-import resource, sys
+import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 import torch
 torch.set_num_threads(1)
 from data.test_views import pixels, sets, stage_outputs
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak():  # ru_maxrss would begin with the peak of the process that started this one
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
 wide = lambda x: x.flatten(1).repeat(1, 16)  # 192 x 4 x 4 values, as EfficientNet-Lite0 has at 128 pixels
 plain, augmented = sets(pixels(4000, 8))
 wide(plain.fetch(torch.arange(16), torch.Generator()))
@@ -343,11 +346,12 @@ print(outputs.plain.rows.path.stat().st_size / 2**20, peak() - before)
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
     code = MEMORY.format(paths=[str(Path(__file__).parent.parent), *sys.path], folder=str(tmp_path))
     size, rise = map(float, subprocess.check_output([sys.executable, "-c", code], text=True).split())
     assert size > 200
-    assert rise < 30
+    assert 0 < rise < 30
 
 
 def test_views_of_other_processes_and_after_a_fork(tmp_path: Path) -> None:

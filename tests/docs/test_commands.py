@@ -23,7 +23,8 @@ from residapt.train import Callback, TrainConfig
 from support.cli import invoke
 
 ROOT = Path(__file__).parents[2]
-PAGES = {page.name: page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))}
+DOCS = ROOT / "docs"
+PAGES = {page.name: page for page in (ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "guide").glob("*.md")))}
 QUICK = "--set pretrain.steps=8 --set pretrain.allow_chance=true --steps 3 --device cpu"
 ELSEWHERE = {
     "residapt --install-completion": "tests/cli/test_machines.py: the script that it installs",

@@ -70,3 +70,19 @@ def test_formulas_need_no_script() -> None:
     assert text.count("<math") == 2
     assert "\\" not in text
     assert text.rstrip().endswith("End.")
+
+
+def test_cells_of_a_wide_table_name_their_column() -> None:
+    """A telephone shows its rows as blocks of lines; narrow tables stay as they are."""
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    from docs_hooks import on_page_content
+
+    head = "<table><thead><tr><th>a</th><th>b</th>{}</tr></thead><tbody><tr><td>1</td>"
+    narrow = head.format("") + "<td><code>x</code> or 2</td></tr></tbody></table>"
+    assert on_page_content(narrow) == narrow
+    wide = on_page_content(
+        head.format("<th>c</th>") + '<td><code>x</code> or 2</td><td align="right">3</td></tr></tbody></table>'
+    )
+    cells = re.findall(r'<td data-label="(.)"([^>]*)><div>(.*?)</div></td>', wide)
+    assert cells == [("a", "", "1"), ("b", "", "<code>x</code> or 2"), ("c", ' align="right"', "3")]
+    assert wide.startswith('<div class="wide">')

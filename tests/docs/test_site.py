@@ -91,7 +91,7 @@ def problems(page: Any, file: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")])
 def test_every_page_is_legible(site: Path, browser: Any, width: int, scheme: str) -> None:
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
     requested: list[str] = []

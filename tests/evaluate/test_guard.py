@@ -170,6 +170,7 @@ def test_neither_confidence_nor_class_frequencies_decide(rises: list[float], mov
 
 UP, FLAT_UP, FLAT_DOWN, DOWN = (0.5, 0.6), (0.5, 0.53), (0.5, 0.495), (0.5, 0.4)
 OVERTURNED, KEPT = (1.0, 0.8), (1.0, 0.85)
+FAR: Votes = {"class_ami": UP, "anchored_ami": (0.5, 0.3), "sure_agreement": OVERTURNED}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,11 @@ OVERTURNED, KEPT = (1.0, 0.8), (1.0, 0.85)
         ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": KEPT}, True),
         ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": OVERTURNED, "infomax": (1.0, 0.95)}, False),
         ({"class_ami": UP, "anchored_ami": DOWN, "sure_agreement": OVERTURNED}, True),
-        ({"class_ami": UP, "anchored_ami": (0.5, 0.3), "sure_agreement": OVERTURNED}, False),
+        (FAR, False),
+        # A source network that takes most images for few classes may be overturned, unless the information fell.
+        ({**FAR, "frequency_shift": (0.49, 0.1)}, False),
+        ({**FAR, "frequency_shift": (0.51, 0.1)}, True),
+        ({**FAR, "frequency_shift": (0.51, 0.1), "infomax": (1.0, 0.95)}, False),
         # A poor source network: its confident predictions say little.
         ({"class_ami": (0.2, 0.5), "anchored_ami": DOWN, "sure_agreement": (1.0, 0.6)}, True),
         ({"class_ami": UP, "source_accuracy": (0.9, 0.75)}, True),

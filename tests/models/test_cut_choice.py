@@ -45,11 +45,20 @@ def test_a_network_that_cannot_be_cut_is_trained_whole() -> None:
 
 
 def test_nothing_is_frozen_where_there_is_time_for_everything() -> None:
-    assert choose_cut(chain(), WORK, minutes=1.01 * WHOLE / TRAINING_SHARE, pretrained=True).name is None
+    assert choose_cut(chain(), WORK, minutes=1.01 * WHOLE / AIM, pretrained=True).name is None
+    assert choose_cut(chain(), WORK, minutes=0.99 * WHOLE / AIM, pretrained=True).name is not None
     assert choose_cut(chain(), WORK, minutes=0, pretrained=True).name is None
     quick = [replace(p, seconds_before=p.seconds_before / 100, seconds_after=p.seconds_after / 100) for p in chain()]
     assert choose_cut(chain(), WORK, minutes=20, pretrained=True).name is not None
     assert choose_cut(quick, WORK, minutes=20, pretrained=True).name is None
+
+
+def test_a_gpu_trains_everything_that_fits_into_the_time_allowed() -> None:
+    for share, frozen in ((1.01, False), (0.99, True)):
+        minutes = share * WHOLE / TRAINING_SHARE
+        choice = choose_cut(chain(), WORK, minutes=minutes, pretrained=True, accelerated=True)
+        assert (choice.name is not None) is frozen
+        assert choose_cut(chain(), WORK, minutes=minutes, pretrained=True).name is not None
 
 
 def test_no_more_is_frozen_than_has_to_be() -> None:
@@ -64,7 +73,7 @@ def test_no_more_is_frozen_than_has_to_be() -> None:
 def test_less_time_never_freezes_less() -> None:
     points = [replace(p, shape=(64 - i,)) for i, p in enumerate(chain(places=30))]
     names = [str(p.name) for p in points]
-    choices = [choose_cut(points, WORK, minutes=m, pretrained=True) for m in (1, 80, 140, 160, 180, 190, 200, 210, 320)]
+    choices = [choose_cut(points, WORK, minutes=m, pretrained=True) for m in (1, 80, 140, 160, 180, 190, 200, 210, 640)]
     depths = [names.index(c.name) if c.name else -1 for c in choices]
     assert depths == sorted(depths, reverse=True)
     assert len(set(depths)) > 3

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from typing import Any
 
 import pytest
@@ -203,6 +204,29 @@ def test_points_know_what_lies_before_them() -> None:
     times = [point.time for point in points.values()]
     assert times == sorted(times)
     assert 0 < times[0] < times[-1] < 1
+
+
+class Busy(nn.Module):
+    """Computes for 20 ms in the thread that calls it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return x * 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_times_are_those_of_an_idle_machine_whatever_the_number_of_threads(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        (point,) = cut_points(nn.Sequential(Busy(), nn.Linear(3, 2)), torch.randn(4, 3))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert 4 * point.seconds_before == pytest.approx(0.02, rel=0.2)
+    assert point.seconds_after < 0.1 * point.seconds_before
 
 
 def test_the_whole_network_again_with_the_rest_as_it_was_trained() -> None:

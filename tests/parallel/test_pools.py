@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -143,6 +144,35 @@ def test_workers_end_with_the_process_that_started_them(number: signal.Signals, 
     for name in ("ready", "sleeper"):
         pid = int((tmp_path / name).read_text())
         work.wait_until(lambda pid=pid: not is_running(pid))
+
+
+class Never(Pool):
+    """One call at a time, which does not end."""
+
+    width = 1  # type: ignore[assignment]
+
+    def submit(self, function: Callable[[Any], Any], item: Any, name: str) -> Future[Any]:
+        return Future()
+
+    def error_of(self, error: BaseException) -> BaseException:
+        return error
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_that_does_not_wake_the_waiting_thread_is_noticed() -> None:
+    """It may come after Python's last look for signals and before the wait begins. Here another thread receives it."""
+    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    sender.start()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(Never().map(abs, [1]))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        sender.join()
 
 
 class AtOnce(Pool):

@@ -91,6 +91,7 @@ def test_an_accuracy_that_decided_is_marked(tmp_path: Path, used: bool) -> None:
     assert ("used for the choice" in shown) == used
     assert ("independent estimate" in shown) == used
     assert ("as you have chosen" in shown) == used
+    assert ("your choice went by the labels" in shown) == used
 
 
 @pytest.mark.parametrize(("selected", "way"), [("adapted", "reject"), ("source", "accept")])

@@ -311,6 +311,15 @@ def test_doubtful_data_are_remarked_upon() -> None:
     assert any("single source image: 3" in note for note in notes)
 
 
+def test_a_target_that_lacks_classes_is_told_so_in_the_notes() -> None:
+    settings = {"pretrain.steps": 60, "steps": 10, "console": QUIET}
+    said = []
+    for target in (TARGET, TARGET[LABELS != 2]):
+        run = residapt.adapt(small(), source=(SOURCE, LABELS), target=target, classes=["ant", "bee", "cat"], **settings)
+        said.append([note for note in run.summary.notes if "seems to lack 1 of 3 source classes: 'cat'" in note])
+    assert [len(notes) for notes in said] == [0, 1]
+
+
 def test_a_spec_builds_a_network_for_any_data() -> None:
     pixels = torch.randint(0, 256, (40, 1, 28, 28), dtype=torch.uint8)
     run = residapt.adapt(

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from residapt.config import Config
 from residapt.run.clock import Pace, StepCost
 from residapt.run.defaults import SHRINKAGE, Facts, by_steps, fill_in
-from residapt.run.pace import FEWEST_STEPS, limit_steps
+from residapt.run.pace import (
+    EVALUATED_IMAGES,
+    EVALUATION_SHARE,
+    FEWEST_STEPS,
+    Evaluations,
+    evaluations_along,
+    limit_steps,
+)
 
 DIGITS = Facts(source_images=8000, target_images=900, size=28, channels=1, pretrained=False)
 OFFICE = Facts(source_images=2535, target_images=795, size=128, channels=3, pretrained=True)
@@ -92,6 +99,31 @@ def test_training_fits_into_the_time_allowed(source: float, adapt: float, minute
     assert limited.train.steps <= full.train.steps
     changed = [limited.train.steps < full.train.steps, trains and limited.pretrain.steps < full.pretrain.steps]
     assert len(notes) == sum(changed)
+
+
+def test_looks_are_on_as_many_images_as_there_is_time_for() -> None:
+    full = fill_in(config(), OFFICE)
+    slow = evaluations_along(full, Pace(StepCost(0.1), StepCost(0.2), forward=4e-3), classes=10)
+    quick = evaluations_along(full, Pace(StepCost(0.1), StepCost(0.2), forward=1e-6), classes=10)
+    assert EVALUATED_IMAGES[0] < slow.images < EVALUATED_IMAGES[1]
+    assert quick == Evaluations()
+    assert (slow.evaluations, slow.checks) == (quick.evaluations, quick.checks)
+
+
+@forall(st.floats(1e-5, 1.0), st.floats(0.01, 100.0), st.integers(2, 100))
+def test_looks_take_their_share_of_the_time_or_are_as_few_as_can_be(forward: float, step: float, classes: int) -> None:
+    full = fill_in(config(), OFFICE)
+    pace = Pace(StepCost(step), StepCost(step), forward=forward)
+    planned = evaluations_along(full, pace, classes)
+    assert full.pretrain.steps is not None
+    allowed = EVALUATION_SHARE * step * (full.pretrain.steps + full.train.steps)
+    assert planned.predictions(classes) * forward <= allowed * (1 + 1e-9) or planned == Evaluations(
+        EVALUATED_IMAGES[0], 1, 2
+    )
+    assert planned.images == EVALUATED_IMAGES[0] or planned.evaluations == Evaluations().evaluations, (
+        "first fewer images, then planned"
+    )
+    assert by_steps(full, config(), planned).train.evaluate_every == full.train.steps // planned.evaluations
 
 
 def test_a_search_for_class_frequencies_shares_the_time() -> None:

@@ -152,7 +152,7 @@ def test_a_run_that_was_stopped_computes_nothing_again(tmp_path: Path, monkeypat
 def chosen(name: str) -> Any:
     """A choice that was made by the time."""
 
-    def choose(points: list[CutPoint], work: Any, *, minutes: float, pretrained: bool) -> CutChoice:
+    def choose(points: list[CutPoint], *, pretrained: bool, **about: Any) -> CutChoice:
         point = next((one for one in points if name in one.names), None)
         return CutChoice(point, "the test says so.", 2 if point else 0)
 

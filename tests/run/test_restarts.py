@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import residapt
 from residapt.errors import ConfigError
 from residapt.run import restarts
-from residapt.run.restarts import SCORE
+from residapt.run.restarts import SCORE, Candidate
 from residapt.storage.summary import read_summary
 from support.resume import Die, Fall
 
@@ -44,20 +44,48 @@ def single() -> list[residapt.AdaptedRun]:
     return [adapt(restarts=1, seed=seed) for seed in seeds]
 
 
-def test_the_best_by_the_score_is_selected(single: list[residapt.AdaptedRun]) -> None:
-    scores = [run.summary.scores[SCORE][1] for run in single]
-    assert len(set(scores)) == 3
+def agreements(runs: list[residapt.AdaptedRun]) -> list[float]:
+    """How often each run predicts what another one does, on the mean over the others."""
+    x = data()[0] + 0.5
+    with torch.no_grad():
+        predicted = [run.merge_and_unload()(x).argmax(1) for run in runs]
+    shares = [[float((one == other).double().mean()) for other in predicted] for one in predicted]
+    return [(sum(row) - 1) / (len(runs) - 1) for row in shares]
+
+
+def test_the_run_that_the_others_agree_with_is_selected(single: list[residapt.AdaptedRun]) -> None:
+    shares = agreements(single)
+    best = shares.index(max(shares))
+    assert shares.count(max(shares)) == 1
     run = adapt()
-    assert run.summary.scores[SCORE][1] == max(scores)
-    torch.testing.assert_close(weights(run), weights(single[scores.index(max(scores))]), rtol=0, atol=0)
-    assert all(f"{score:.3f}" in run.summary.notes[0] for score in scores)
+    torch.testing.assert_close(weights(run), weights(single[best]), rtol=0, atol=0)
+    assert f"restart {best + 1} of 3" in run.summary.notes[0]
+    assert all(f"{share:.1%}" in run.summary.notes[0] for share in shares)
 
 
-def test_a_rejected_network_is_not_preferred(single: list[residapt.AdaptedRun]) -> None:
+def candidate(single: list[residapt.AdaptedRun], number: int, classes: list[int], **changes: Any) -> Candidate:
+    """A restart that predicts these classes of the first images."""
+    summary = single[0].summary.model_copy(update=changes)
+    return Candidate(number, summary, {str(image): label for image, label in enumerate(classes)}, None)
+
+
+def test_a_rejected_network_is_not_preferred_and_the_score_decides_between_equals(
+    single: list[residapt.AdaptedRun],
+) -> None:
     one = single[0].summary
-    rejected = one.model_copy(update={"verdict": one.verdict.model_copy(update={"selected": "source"})})
-    poor = one.model_copy(update={"scores": {**one.scores, SCORE: (0.0, -1.0)}})
-    assert restarts.Candidate(1, rejected, None).rank < restarts.Candidate(2, poor, None).rank
+    rejected = one.verdict.model_copy(update={"selected": "source"})
+    poor, good = ({**one.scores, SCORE: (0.0, value)} for value in (-1.0, 1.0))
+    lone = candidate(single, 3, [1, 1, 1])
+    found = [candidate(single, 1, [0, 0, 0], verdict=rejected), candidate(single, 2, [0, 0, 0]), lone]
+    assert max(found, key=lambda each: each.rank(found)).number == 2
+    assert [each.rank(found)[1] for each in found] == [0.5, 0.5, 0.0]
+    two = [candidate(single, 1, [0, 1], scores=poor), candidate(single, 2, [1, 1], scores=good)]
+    assert max(two, key=lambda each: each.rank(two)).number == 2
+
+
+def test_images_that_both_were_scored_on_are_compared(single: list[residapt.AdaptedRun]) -> None:
+    found = [candidate(single, 1, [0, 1, 2, 2]), candidate(single, 2, [0, 1, 0])]
+    assert found[0].agreement(found[1:]) == found[1].agreement(found[:1]) == pytest.approx(2 / 3)
 
 
 def test_the_selected_run_is_the_run_directory(single: list[residapt.AdaptedRun], tmp_path: Path) -> None:
@@ -88,5 +116,6 @@ def test_stopped_restarts_go_on(single: list[residapt.AdaptedRun], tmp_path: Pat
     assert (out / "restarts/1/summary.json").exists()
     assert not (out / "restarts/2/summary.json").exists()
     run = adapt(out=out, resume=True)
-    best = max(single, key=lambda one: one.summary.scores[SCORE][1])
-    torch.testing.assert_close(weights(run), weights(best), rtol=0, atol=0)
+    shares = agreements(single)
+    torch.testing.assert_close(weights(run), weights(single[shares.index(max(shares))]), rtol=0, atol=0)
+    assert not list(out.rglob(restarts.PREDICTED))

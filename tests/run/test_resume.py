@@ -166,13 +166,14 @@ def test_ctrl_c_and_resume_in_processes_of_their_own(digits: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.dist
-@pytest.mark.parametrize("launcher", ["torch.distributed.run", "accelerate.commands.launch"])
+@pytest.mark.parametrize("launcher", ["torch.distributed.run", "accelerate.commands.launch", "residapt"])
 def test_two_processes_make_one_run(launcher: str, digits: Path, tmp_path: Path) -> None:
-    """torchrun and accelerate launch: both train, one writes and speaks."""
+    """torchrun, accelerate launch and --processes: both train, one writes and speaks."""
     out = tmp_path / "run"
     options = ["--nproc_per_node", "2"] if "torch" in launcher else ["--cpu", "--num_processes", "2"]
+    begin, end = ([], ["--processes", "2"]) if launcher == "residapt" else ([launcher, *options, "-m"], [])
     done = subprocess.run(
-        [sys.executable, "-m", launcher, *options, "-m", "residapt", "adapt", *folders(digits), "-o", str(out), *TINY],
+        [sys.executable, "-m", *begin, "residapt", "adapt", *folders(digits), "-o", str(out), *TINY, *end],
         capture_output=True,
         text=True,
         timeout=280,

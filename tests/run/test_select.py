@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,12 @@ def test_checkpoints_go_when_the_run_has_finished(finished: Run) -> None:
     assert not RunDirectory(finished.path).checkpoint.exists()
     code, text = invoke("adapt", "--resume", str(finished.path), "--select", "infomax")
     assert code == 2
-    assert f"--base {finished.path}" in text
     assert read_summary(RunDirectory(finished.path).summary).selected == "last", "the run is as it was"
+    way = shlex.split(text.partition("residapt adapt ")[2])
+    assert way[-2:] == ["-o", "NEW"]
+    assert str(finished.path) in way
+    code, text = invoke("adapt", *way, "--dry-run")
+    assert code == 0, text
 
 
 @pytest.mark.slow

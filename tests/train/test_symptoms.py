@@ -15,7 +15,6 @@ from residapt.train.symptoms import (
     barrier,
     effective_classes,
     few_classes,
-    lacking_classes,
     perfect_adversary,
     prior_drift,
     source_falling,
@@ -118,21 +117,3 @@ def test_source_may_fall_a_little() -> None:
     found = source_falling(0.5, 0.9, CONFIG)
     assert found
     assert found.severity == pytest.approx(0.4)
-
-
-def test_classes_are_missing_only_if_they_were_before_and_could_be_seen() -> None:
-    without = torch.tensor([0.5, 0.5, 0.0, 0.0])
-    found = lacking_classes(without, without, FLAT, 100, NAMES, CONFIG)
-    assert found
-    assert "2 of 4 source classes: 'c', 'd'" in found.text
-    assert not lacking_classes(without, FLAT, FLAT, 100, NAMES, CONFIG)
-    assert not lacking_classes(FLAT, without, FLAT, 100, NAMES, CONFIG)
-    assert not lacking_classes(without, without, FLAT, 19, NAMES, CONFIG)
-
-
-def test_many_missing_classes_are_counted() -> None:
-    names = [f"class {place}" for place in range(10)]
-    now = torch.tensor([1.0] + [0.0] * 9)
-    found = lacking_classes(now, now, torch.full((10,), 0.1), 1000, names, CONFIG)
-    assert found
-    assert "'class 5' and 4 more" in found.text

@@ -133,6 +133,11 @@ def _waits(func: Any, args: Any) -> bool:
         "aten::masked_select",
         "aten::_unique2",
         "aten::equal",
+        "aten::bincount",
+        "aten::repeat_interleave",
+        "aten::linalg_lstsq",
+        "aten::_linalg_svd",
+        "aten::_linalg_eigh",
     }
 
 

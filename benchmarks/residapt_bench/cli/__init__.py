@@ -6,7 +6,7 @@ from importlib import import_module
 
 from residapt_bench.cli.group import app
 
-MODULES = ("run", "report", "compare", "speed", "suggest")
+MODULES = ("run", "report", "compare", "speed", "suggest", "newcomer")
 
 for _name in MODULES:
     import_module(f"residapt_bench.cli.{_name}")

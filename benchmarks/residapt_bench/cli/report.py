@@ -150,10 +150,9 @@ def _guard_of_ground(names: list[str], view: View) -> None:
 
 
 def _restarts_of_ground(names: list[str], view: View) -> None:
-    from residapt.run.restarts import SCORE
     from residapt_bench.report.ground_restarts import ground_restart_table
 
-    view.parts({"restarts": ground_restart_table(_ground_records(names), SCORE)})
+    view.parts({"restarts": ground_restart_table(_ground_records(names))})
 
 
 def _ground_records(names: list[str]) -> list[GroundRecord]:
@@ -205,6 +204,12 @@ def _growth(names: list[str], view: View) -> None:
     view.figure(growth_figure(read_growth(records_path(names[0]))), "growth.svg")
 
 
+def _newcomer(names: list[str], view: View) -> None:
+    from residapt_bench.newcomer import newcomer_table, read_newcomer_records
+
+    view.show(newcomer_table([record for name in names for record in read_newcomer_records(records_path(name))]))
+
+
 def _ground(names: list[str], view: View) -> None:
     from residapt_bench.proving_ground.grid_table import left_out_table, pairs_table, results, summary_table
 
@@ -254,6 +259,7 @@ OTHER_RECORDS: dict[str, Callable[[list[str], View], None]] = {
     "growth": _growth,
     "ground": _ground,
     "ground-guard": _guard_of_ground,
+    "newcomer": _newcomer,
     "ground-restarts": _restarts_of_ground,
 }
 """Reports of records that are of another type."""

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 from residapt.errors import DataError
-from residapt.report.svg import Line, Panel, svg_chart
 from residapt_bench.drones.tables import NAMES, label_rows
 from residapt_bench.record import Record
+from residapt_bench.report.svg import Line, Panel, svg_chart
 
 
 def label_figure(records: Sequence[Record]) -> str:

@@ -149,6 +149,9 @@ class GroundRecord(Settings):
     """Label-free scores, before and after."""
     frequencies: dict[str, list[float]] = {}
     """Class frequencies of the source, and of the target's predictions before and after."""
+    predicted: str = ""
+    """Classes that the adapted network predicts for the images that were scored without labels: a character each, from
+    ``0`` on."""
     notes: tuple[str, ...] = ()
     """Notes of the run."""
     ranks: dict[str, tuple[int, int]] = {}
@@ -257,6 +260,7 @@ def _found(finished: Finished, pair: ProvingPair, setup: Setup) -> dict[str, Any
         "measurements": summary.verdict.measurements,
         "scores": summary.scores,
         "frequencies": {name: [round(x, 5) for x in values] for name, values in summary.frequencies.items()},
+        "predicted": "".join(chr(ord("0") + label) for label in finished.predicted.tolist()),
         "notes": tuple(summary.notes),
         "ranks": finished.method.streams.ranks(),
         "steps": (pretrain, setup.config.train.steps),

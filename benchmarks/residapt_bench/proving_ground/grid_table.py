@@ -120,6 +120,8 @@ def pairs_table(found: Sequence[PairResults]) -> str:
         cells = [_cell(one.by_recipe.get(recipe)) for recipe in recipes]
         best = max(one.by_recipe, key=lambda name: one.by_recipe[name].selected)
         last = one.by_recipe.get(recipes[-1])
+        if len(one.by_recipe) == 1:  # nothing to compare with yet
+            best, last = "", None
         regret = "" if last is None else f"{one.by_recipe[best].selected - last.selected:.1f}"
         source = "" if one.source is None else f"{one.source:.1f}" + ("" if one.has_room else " (no harm)")
         rows.append([f"`{one.pair}`", one.kind, source, *cells, best, regret])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from residapt.errors import DataError
-from residapt.report.svg import Line, Panel, svg_chart
 from residapt_bench.plan import RecordedPlan
 from residapt_bench.record import Record
+from residapt_bench.report.svg import Line, Panel, svg_chart
 from residapt_bench.report.sweeps import SWEEPS, sweeps_of
 
 NAMES = {"common": "common recipe", "own": "own recipe", "plus": "with the recipe plus"}

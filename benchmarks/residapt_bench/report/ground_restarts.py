@@ -15,7 +15,7 @@ from residapt_bench.proving_ground.grid import GroundRecord
 from residapt_bench.proving_ground.grid_table import judged, kinds_of
 from residapt_bench.proving_ground.library import DataError
 from residapt_bench.report.markdown import markdown
-from residapt_bench.report.restarts import SIZE, best_of
+from residapt_bench.report.restarts import SIZE, best_by_agreement, best_of
 
 WORTH = 2.0
 """Points between the best of the runs and their mean from which there is something to recover."""
@@ -33,6 +33,8 @@ class Runs:
     """Whether that is the adapted network."""
     scores: Mapping[str, tuple[float, ...]]
     """Of the adapted network."""
+    predicted: tuple[str, ...] = ()
+    """Classes that it predicts."""
 
     @property
     def mean(self) -> float:
@@ -49,10 +51,19 @@ class Runs:
         """Points that can be recovered."""
         return self.best - self.mean
 
+    def recovered(self, found: float) -> float:
+        """The share of the room that a way to pick recovers."""
+        return (found - self.mean) / self.room if self.room > 0 else 1.0
+
     def picked(self, score: str) -> float:
         """What picking by the score comes to."""
         ranked = [value if good else -math.inf for value, good in zip(self.scores[score], self.adapted, strict=True)]
         return best_of(ranked, self.figures)
+
+    @property
+    def agreed(self) -> float | None:
+        """What the library's way to pick comes to; None without predictions."""
+        return best_by_agreement(self.predicted, self.figures, last=[not good for good in self.adapted])
 
 
 def restart_groups(records: Iterable[GroundRecord]) -> list[Runs]:
@@ -75,6 +86,7 @@ def restart_groups(records: Iterable[GroundRecord]) -> list[Runs]:
                 tuple(figure for _, figure in verdicts),
                 tuple(helped is not False for helped, _ in verdicts),
                 {name: tuple(record.scores[name][1] for record in own) for name in names},
+                tuple(record.predicted for record in own),
             )
         )
     return found
@@ -86,33 +98,30 @@ def chosen_score(groups: Sequence[Runs]) -> str:
     return max(names, key=lambda name: statistics.fmean(one.picked(name) - one.mean for one in groups))
 
 
-def ground_restart_table(records: Iterable[GroundRecord], shipped: str) -> str:
+def ground_restart_table(records: Iterable[GroundRecord]) -> str:
     """A row for each recipe and pair: one run, the best of five by labels, and what two ways to pick recover of it.
 
-    Args:
-        records: Runs of the proving ground.
-        shipped: The score that the library picks by.
+    By agreement with the other runs, as the library does it, and by a score that was chosen on other kinds of shift.
     """
     groups = restart_groups(records)
     if not groups:
         raise DataError(f"the records have no recipe with {SIZE} seeds of a pair.")
-    rows, reached = [], []
+    rows = []
+    reached: dict[str, list[bool]] = {"agreement": [], "the score": []}
     for one in groups:
         others = [other for other in groups if not kinds_of(other.pair) & kinds_of(one.pair)]
         score = chosen_score(others) if others else ""
-        by_other = _share(one, score) if score else None
-        if one.room > WORTH and by_other is not None:
-            reached.append(by_other >= 0.5)
+        ways = {"agreement": one.agreed, "the score": one.picked(score) if score else None}
+        cells = ["" if found is None else f"{found:.1f} ({one.recovered(found):.0%})" for found in ways.values()]
+        for way, found in ways.items():
+            if found is not None and one.room > WORTH:
+                reached[way].append(one.recovered(found) >= 0.5)
         single = f"{one.mean:.1f} ± {statistics.stdev(one.figures):.1f}"
-        picks = (
-            "" if by_other is None else f"{one.picked(score):.1f} ({by_other:.0%})",
-            f"{one.picked(shipped):.1f} ({_share(one, shipped):.0%})",
-        )
-        rows.append((f"`{one.pair}`", one.recipe, str(len(one.figures)), single, f"{one.best:.1f}", score, *picks))
-    heads = ("pair", "recipe", "n", "one run", f"best of {SIZE}", "chosen on other kinds", "by it", f"by {shipped}")
-    said = f"Of {len(reached)} rows with more than {WORTH:g} points to recover, {sum(reached)} recover half or more.\n"
-    return markdown(heads, rows) + "\n" + said
-
-
-def _share(one: Runs, score: str) -> float:
-    return (one.picked(score) - one.mean) / one.room if one.room > 0 else 1.0
+        name = (f"`{one.pair}`", one.recipe, str(len(one.figures)))
+        rows.append((*name, single, f"{one.best:.1f}", *cells, score))
+    heads = ("pair", "recipe", "n", "one run", f"best of {SIZE}", "by agreement", "by a score", "chosen on other kinds")
+    said = [f"by {way} {sum(good)} of {len(good)}" for way, good in reached.items()]
+    return (
+        f"{markdown(heads, rows)}\nRows with more than {WORTH:g} points to recover, half of them or more recovered: "
+        + (", ".join(said) + ".\n")
+    )

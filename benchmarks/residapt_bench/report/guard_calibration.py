@@ -21,6 +21,7 @@ CANDIDATES: Mapping[str, tuple[float, ...]] = {
     "anchored_large": (0.1, 0.15, 0.2, 0.25, 0.3),
     "overturned": (0.05, 0.07, 0.09, 0.11, 0.15),
     "information_loss": (0.01, 0.02, 0.03, 0.05),
+    "collapsed": (0.3, 0.4, 0.5, 0.6, 0.7),
 }
 """Values that are tried of each threshold."""
 ROUNDS = 3

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from residapt.errors import DataError
-from residapt.report.svg import Line, Panel, svg_chart
 from residapt_bench.record import Record
+from residapt_bench.report.svg import Line, Panel, svg_chart
 
 FRONT = "Pareto front"
 

@@ -21,7 +21,7 @@ from residapt.losses.adversarial import DomainClassifier, domain_logits, domain_
 from residapt.methods import MethodConfig, build_method
 from residapt.models import LeNet, SvhNet
 from residapt.models.zoo import timm_module, torchvision_models
-from residapt.train import Method, TrainConfig
+from residapt.train import Method, TrainConfig, eager
 from residapt.train.optimiser import build_optimizer
 from residapt.train.schedule import ramp
 
@@ -106,7 +106,7 @@ Step = Callable[[], None]
 def dann_step(case: SpeedCase) -> Step:
     """One step of DANN with flipped labels: one plain network, both domains in one batch."""
     network, batch, classifier = case.network().train(), case.batch(), DomainClassifier(case.classes)
-    optimizer = torch.optim.Adam([*network.parameters(), *classifier.parameters()], lr=2e-4, fused=True)
+    optimizer = eager.Adam([*network.parameters(), *classifier.parameters()], lr=2e-4, fused=True)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)

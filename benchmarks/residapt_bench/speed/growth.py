@@ -13,9 +13,9 @@ import torch
 from rich.table import Table
 
 from residapt.errors import ConfigError, DataError
-from residapt.report.svg import Line, Panel, svg_chart
 from residapt.settings import Settings
 from residapt_bench.record import append_record
+from residapt_bench.report.svg import Line, Panel, svg_chart
 from residapt_bench.speed.cases import STEPS, SpeedCase, resnet_case
 from residapt_bench.speed.memory import peak_memory
 from residapt_bench.speed.steps import interleave, using_threads

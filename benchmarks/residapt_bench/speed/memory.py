@@ -31,14 +31,14 @@ def peak_of(build: Callable[[], Step], threads: int) -> int:
 
 def _measure(build: Callable[[], Step], threads: int) -> int:
     torch.set_num_threads(threads)
-    before = _peak()
+    before = peak_bytes()
     step = build()
     for _ in range(_STEPS):
         step()
-    return _peak() - before
+    return peak_bytes() - before
 
 
-def _peak() -> int:
+def peak_bytes() -> int:
     """Largest resident set so far, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,8 +1,8 @@
 """``residapt bench speed data``: reading photographs from a folder, beside tensors in memory and beside decoding alone.
 
 Photographs of 256 pixels are rendered, decoded at 64 and kept in a cache. The network is as small as LeNet, so that
-data is the limit. What is compared takes turns in one run; both clocks are read, and ratios of processor time are those
-that other programs on the machine disturb less.
+data is the limit, and has one thread, so that decoding has the other cores. What is compared takes turns in one run;
+both clocks are read, and ratios of processor time are those that other programs on the machine disturb less.
 """
 
 from __future__ import annotations
@@ -29,16 +29,27 @@ from residapt.data.sources import OpenLabelled, Reading, open_source, open_targe
 from residapt.methods import build_method
 from residapt.models import LeNet
 from residapt.models.input_spec import InputSpec
+from residapt.parallel.forked import free_port
 from residapt.settings import Settings
 from residapt.train import TrainConfig, Trainer
 from residapt_bench.record import append_record
 from residapt_bench.speed.rendered import CLASSES, render_folders
+from residapt_bench.speed.steps import using_threads
 
 FORM = InputSpec(size=64, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
 BATCH = 64
-STEPS = 10
+IMAGES = 50_000
+"""Photographs, unless another number is asked for."""
+STEPS = 20
 """Steps of one turn."""
-AIMS = {"first-epoch": 0.6, "cached": 0.85, "start, cached": 5.0, "start, empty cache": 5.0, "memory": 300.0}
+AIMS = {
+    "first-epoch": 0.6,
+    "cached": 0.85,
+    "start, cached": 5.0,
+    "start, empty cache": 5.0,
+    "memory": 300.0,
+    "tensors": 3.0,
+}
 """Smallest ratio, or largest number of seconds or megabytes."""
 
 
@@ -60,8 +71,8 @@ class ReadingRecord(Settings):
 
 
 def small_network() -> nn.Module:
-    """LeNet on the images at half their size."""
-    return nn.Sequential(nn.AvgPool2d(2), LeNet(3, CLASSES, image_size=FORM.size // 2))
+    """LeNet on the images at a quarter of their size: at half of it, its step takes as long as decoding."""
+    return nn.Sequential(nn.AvgPool2d(4), LeNet(3, CLASSES, image_size=FORM.size // 4))
 
 
 @dataclass
@@ -101,10 +112,11 @@ def trainer_on(source: OpenLabelled, target: Any) -> Trainer:
 
 
 def turn(trainer: Trainer, clock: Clock, steps: int = STEPS) -> None:
-    """Some steps."""
+    """Some steps; batches that are prepared ahead are waited for, or the other's turn would pay for them."""
     with clock.running(2 * BATCH * steps):
         for _ in range(steps):
             trainer._one_step()
+        trainer.prefetcher.wait()
 
 
 def decoding(folders: tuple[Path, Path], cache: Path, rounds: int) -> dict[str, float]:
@@ -139,6 +151,22 @@ def fill(folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
     return clock.rates("images")
 
 
+def large(folders: tuple[Path, Path], cache: Path, count: int = 2_000) -> dict[str, float]:
+    """Photographs at 224 pixels, as large networks read them: decoded and kept, then from the cache."""
+    files = Files(tuple(sorted(folders[1].iterdir()))[:count], folders[1])
+    found: dict[str, float] = {}
+    for name in ("decoded and kept", "from the cache"):
+        pixels, clock = (
+            Pixels(files, FORM.model_copy(update={"size": 224}), what="target", cache=CacheConfig(20e9, cache)),
+            Clock(),
+        )
+        with clock.running(len(pixels)):
+            for index in torch.split(torch.arange(len(pixels)), 128):
+                pixels.read(index)
+        found |= clock.rates(f"{name}: images")
+    return found
+
+
 def _opened(folders: tuple[Path, Path], cache: Path) -> list[Pixels]:
     found = [open_source(folders[0], reading(cache)).images.pixels, open_target(folders[1], reading(cache)).pixels]
     return [pixels for pixels in found if pixels is not None]
@@ -158,9 +186,10 @@ def cached(folders: tuple[Path, Path], cache: Path, rounds: int) -> dict[str, fl
         "tensors": trainer_on(tensors, TensorImages(held[1], train)),
     }
     clocks = {name: Clock() for name in trainers}
+    for trainer in trainers.values():
+        turn(trainer, Clock(), 2)
     for _ in range(rounds):
         for name, trainer in trainers.items():
-            turn(trainer, Clock(), 1)  # what waits from before the other's turn does not count
             turn(trainer, clocks[name])
     for trainer in trainers.values():
         trainer.prefetcher.close()
@@ -172,82 +201,115 @@ def cached(folders: tuple[Path, Path], cache: Path, rounds: int) -> dict[str, fl
     return found
 
 
-_START = """
-import json, sys, time
-import residapt
+_FIRST_STEPS = """
+import json, os, sys, time
+from pathlib import Path
+count, launcher, last, began = int(sys.argv[3]), sys.argv[4], int(sys.argv[5]), float(sys.argv[6])
+if launcher == "fork":
+    from residapt.cli.adapt import RUNNING
+    from residapt.parallel.forked import fork_processes
+    fork_processes(count, RUNNING)
+import residapt, torch
 from residapt.train import Callback
-from residapt_bench.speed.reading import small_network
+from residapt_bench.speed.reading import proportional_set, small_network
 
-class First(Callback):
+class Last(Callback):
     def on_step(self, method, step):
-        print(json.dumps({"seconds": time.perf_counter() - wall, "processor seconds": time.process_time() - processor}))
-        sys.stdout.flush()
-        __import__("os")._exit(0)
+        if step < last:
+            return
+        found = {"seconds": time.perf_counter() - wall, "processor seconds": time.process_time() - processor}
+        found |= {"seconds with imports": time.time() - began, "processor seconds with imports": time.process_time()}
+        grouped = torch.distributed.is_initialized()
+        torch.distributed.barrier() if grouped else None  # all of them are there
+        found["pss"] = proportional_set()
+        if launcher == "fork" and os.environ["RANK"] == "0":
+            found["pss"] += proportional_set(os.getppid())
+        Path(sys.argv[7], os.environ.get("RANK", "0")).write_text(json.dumps(found))
+        torch.distributed.barrier() if grouped else None
+        os._exit(0)
 
+torch.set_num_threads(1)
 network = small_network()
 wall, processor = time.perf_counter(), time.process_time()
-residapt.adapt(network, source=sys.argv[1], target=sys.argv[2], steps=1000, callbacks=[First()], verbose=False,
-               train_source_first=False, **{"data.image_size": 64, "data.channels": 3})
+residapt.adapt(network, source=sys.argv[1], target=sys.argv[2], steps=1000, callbacks=[Last()], verbose=False,
+               train_source_first=False, freeze="none", **{"data.image_size": 64, "data.channels": 3})
 """
 
 
 def start(folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
     """From ``residapt.adapt`` to the end of its first step, in a process of its own."""
-    return _run(_START, folders, cache)
+    found = _first_steps(folders, cache, 1)[0]
+    return {name: value for name, value in found.items() if name != "pss"}
 
 
-_MEMORY = """
-import json, sys
-from pathlib import Path
-from residapt_bench.speed import reading
-folders = Path(sys.argv[1]), Path(sys.argv[2])
-setup = reading.reading(Path(sys.argv[3]))
-trainer = reading.trainer_on(reading.open_source(folders[0], setup), reading.open_target(folders[1], setup).train)
-reading.turn(trainer, reading.Clock(), 15)
-print("ready", flush=True)
-sys.stdin.readline()
-print(json.dumps({"pss": reading.proportional_set()}), flush=True)
-sys.stdin.readline()
-"""
-
-
-def proportional_set() -> float:
-    """Megabytes of this process, where what several share counts in parts."""
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+def proportional_set(process: int | str = "self") -> float:
+    """Megabytes of a process, where what several share counts in parts."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def memory(folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
-    """One process that trains from the cache, then two at once."""
-    one, two = (sum(_together(folders, cache, count)) for count in (1, 2))
-    return {"one process, MB": one, "two processes, MB": two, "more, MB": two - one}
+    """One process that trains from the cache, and two that share each batch: forked, or started apart as torchrun does.
+
+    The process that forks them, and waits, counts as well.
+    """
+
+    def total(count: int, launcher: str) -> float:
+        return sum(found["pss"] for found in _first_steps(folders, cache, count, launcher, steps=15))
+
+    one, forked, apart = total(1, "apart"), total(2, "fork"), total(2, "apart")
+    return {
+        "one process, MB": one,
+        "two processes, MB": forked,
+        "more, MB": forked - one,
+        "two processes started apart, MB": apart,
+        "more, started apart, MB": apart - one,
+    }
 
 
-def _together(folders: tuple[Path, Path], cache: Path, count: int) -> list[float]:
-    """The proportional set of each of several processes while all of them are there."""
-    arguments = [sys.executable, "-c", _MEMORY, *map(str, folders), str(cache)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen(arguments, **pipes) for _ in range(count)]
+_TENSORS = """
+import json, time
+import residapt, torch
+from residapt.models import LeNet
+from residapt_bench.speed.memory import peak_bytes
 
-    def each(ask: bool) -> list[str]:
-        if ask:
-            for process in started:
-                process.stdin.write("\n")  # type: ignore[union-attr]
-                process.stdin.flush()  # type: ignore[union-attr]
-        return [process.stdout.readline() for process in started]  # type: ignore[union-attr]
+images, labels = [torch.rand(57_000, 3, 28, 28) for _ in range(2)], torch.arange(57_000) % 10
+found = {"gigabytes": sum(part.nbytes for part in images) / 1e9}
+for name in ("first call", "second call"):
+    before, wall, processor = peak_bytes(), time.perf_counter(), time.process_time()
+    residapt.adapt(LeNet(3), source=(images[0], labels), target=images[1], steps=20, train_source_first=False,
+                   verbose=False)
+    found[f"{name}, processor seconds"] = time.process_time() - processor
+    found[f"{name}, seconds"] = time.perf_counter() - wall
+    found[f"{name}, MB"] = (peak_bytes() - before) / 1e6
+print(json.dumps(found))
+"""
 
-    each(ask=False)
-    found = [float(json.loads(line)["pss"]) for line in each(ask=True)]
-    for process in started:
-        process.communicate("\n")
-    return found
 
-
-def _run(program: str, folders: tuple[Path, Path], cache: Path) -> dict[str, float]:
-    environment = {**os.environ, "RESIDAPT_CACHE": str(cache)}
-    arguments = [sys.executable, "-c", program, *map(str, folders)]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+def tensors() -> dict[str, float]:
+    """A call with 20 steps on float images in memory: time and memory of the whole call, with one thread."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", _TENSORS], env=environment, capture_output=True, text=True, check=True)
     return {name: float(value) for name, value in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+def _first_steps(
+    folders: tuple[Path, Path], cache: Path, count: int, launcher: str = "apart", steps: int = 1
+) -> list[dict[str, float]]:
+    """What each of several processes finds after some steps of one training."""
+    with tempfile.TemporaryDirectory() as place:
+        arguments = [sys.executable, "-c", _FIRST_STEPS, *map(str, folders), str(count), launcher, str(steps)]
+        environment = {**os.environ, "RESIDAPT_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(count)}
+        started = []
+        for rank in range(1 if launcher == "fork" else count):
+            own = {**group, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count)}
+            env = {**environment, **(own if count > 1 and launcher != "fork" else {})}
+            started.append(subprocess.Popen([*arguments, str(time.time()), place], env=env))
+        for process in started:
+            if process.wait():
+                raise subprocess.CalledProcessError(process.returncode, arguments)
+        return [json.loads(file.read_text()) for file in sorted(Path(place).iterdir())]
 
 
 def run_reading(images: int, folder: Path | None, rounds: int, out: Path | None) -> list[ReadingRecord]:
@@ -259,14 +321,16 @@ def run_reading(images: int, folder: Path | None, rounds: int, out: Path | None)
         if out is not None:
             append_record(out, records[-1])
 
-    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="residapt-speed-") as temporary, using_threads(1):
         folders = render_folders(folder or Path(temporary), images)
         cache, empty = Path(temporary) / "cache", Path(temporary) / "empty"
         add("start, empty cache", lambda: start(folders, empty))
         add("first-epoch", lambda: decoding(folders, cache, rounds))
         add("fill", lambda: fill(folders, cache))
+        add("at 224 pixels", lambda: large(folders, cache))
         add("start, cached", lambda: start(folders, cache))
         add("cached", lambda: cached(folders, cache, rounds))
+        add("tensors", tensors)
         add("memory", lambda: memory(folders, cache))
     return records
 
@@ -276,7 +340,7 @@ def reading_table(records: list[ReadingRecord]) -> Table:
     table = Table("measure", "number", "value", "wanted")
     for record in records:
         for name, value in record.values.items():
-            decisive = name in ("ratio", "seconds", "more, MB")
+            decisive = name in ("ratio", "seconds", "more, MB", "first call, processor seconds")
             wanted = f"{AIMS[record.measure]:g}" if decisive and record.measure in AIMS else ""
             table.add_row(record.measure, name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", wanted)
     return table

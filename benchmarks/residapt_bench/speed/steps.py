@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +45,8 @@ class SpeedRecord(Settings):
     case: str
     """Name of the network."""
     measure: str
-    """``step`` (RPT, DANN), ``inference`` (merged, plain), or ``prox`` (its step, a training step)."""
+    """``step`` (RPT, DANN), ``inference`` (merged, plain), ``prox`` (its step, a training step), or ``compile``
+    (compiled, eager)."""
     variant: str
     """What is timed."""
     baseline: str
@@ -125,9 +126,11 @@ def measure_speed(case: SpeedCase, *, rounds: int, memory: bool = True) -> list[
     return records
 
 
-def run_speed(cases: tuple[str, ...], rounds: int, out: Path | None) -> list[SpeedRecord]:
+def run_speed(cases: tuple[str, ...], rounds: int, out: Path | None, threads: int | None = None) -> list[SpeedRecord]:
     """Measure the named cases; append the records to ``out``, one JSON object per line."""
     chosen = [find_case(name) for name in cases]
+    if threads is not None:
+        chosen = [replace(case, threads=threads) for case in chosen]
     records: list[SpeedRecord] = []
     for case in chosen:
         found = measure_speed(case, rounds=rounds)

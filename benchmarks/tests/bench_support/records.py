@@ -66,6 +66,7 @@ NEUTRAL = {
     "anchored_ami": (0.5, 0.5),
     "infomax": (1.0, 1.0),
     "sure_agreement": (1.0, 1.0),
+    "frequency_shift": (0.0, 0.0),
     "lost_mass": (0.0, 0.0),
     "renamed_classes": (0.0, 0.0),
 }

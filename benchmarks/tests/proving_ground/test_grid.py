@@ -70,6 +70,8 @@ def test_a_run_goes_the_whole_way_and_recipes_share_the_source_network(small: Pr
     first = execute(run(), tmp_path, tmp_path)
     assert first.steps == (20, 4)
     assert first.selected in (first.adapted, first.source)
+    assert set(first.predicted) <= {"0", "1"}
+    assert len(first.predicted) == 200
     assert {"anchored_ami", "reverse_accuracy", "neighbours", "atc"} <= set(first.measurements)
     kept = list((tmp_path / "sources").iterdir())
     assert len(kept) == 1
@@ -178,7 +180,7 @@ def test_tables_count_what_the_guard_selected_and_leave_whole_kinds_out() -> Non
     ]
     found = results([*records, record("usps-mnist", "default", 80, 95, 95)])
     assert [one.source for one in found] == [60, None, 97, 50]  # of the plainly trained network
-    assert "`usps-mnist` | real digits |  |" in pairs_table(found)
+    assert "| `usps-mnist` | real digits |  |  | 95.0 (helped) |  |  |" in pairs_table(found)
     found = [one for one in found if one.source is not None]
     assert [one.has_room for one in found] == [True, False, True]
     rows = [line.split(" | ") for line in summary_table(found).splitlines()[2:]]

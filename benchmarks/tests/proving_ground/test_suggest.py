@@ -11,7 +11,7 @@ import torch
 from residapt_bench.proving_ground import suggest as experiment
 from residapt_bench.proving_ground.library import ConfigError
 from residapt_bench.proving_ground.pair import Rendered, Samples
-from residapt_bench.proving_ground.registry import PAIRS
+from residapt_bench.proving_ground.registry import ALL_PAIRS, PAIRS
 from residapt_bench.proving_ground.store import load
 from residapt_bench.proving_ground.suggest import (
     SuggestRecord,
@@ -21,7 +21,7 @@ from residapt_bench.proving_ground.suggest import (
     suggest_table,
 )
 
-RECORD = {"choice": "both", "labels": 50, "steps": [9, 4], "source": 50.0, "unlabelled": 60.0, "scored": 9}
+RECORD = {"choice": "mixed", "labels": 50, "steps": [9, 4], "source": 50.0, "unlabelled": 60.0, "scored": 9}
 STAMP = {
     "wrong": [20, 9],
     "classes": [9, 8],
@@ -59,7 +59,7 @@ def test_three_runs_make_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return replace(made(place, seed), **({"test": None} if transductive else {}))
 
     spec = replace(PAIRS["series-drift"], make=make, network="mlp", reads=(), transductive=transductive)
-    monkeypatch.setitem(PAIRS, "small", replace(spec, name="small"))
+    monkeypatch.setitem(ALL_PAIRS, "small", replace(spec, name="small"))
     found = run_pair("small", 1, tmp_path, tmp_path, labels=6, steps=(20, 3))
     assert (found.task, found.seed, found.labels, found.steps) == ("small", 1, 6, (20, 3))
     assert found.pair_sha256 == load("small", tmp_path, tmp_path).checksum
@@ -89,6 +89,6 @@ def test_the_table_has_means_and_the_paired_gain() -> None:
     gains = [2.0, 4.0, 3.0]
     table = suggest_table([record("x", seed, 70.0 + gain, 70.0) for seed, gain in enumerate(gains)])
     # t quantile of 2 degrees of freedom, 4.3027, times 1 / sqrt(3)
-    assert "| both | `x` | 0, 1, 2 | 50.0 | 60.0 | 70.0 | 73.0 | +3.0 (+0.5 to +5.5), more in 3 of 3 |" in table
+    assert "| mixed | `x` | 0, 1, 2 | 50.0 | 60.0 | 70.0 | 73.0 | +3.0 (+0.5 to +5.5), more in 3 of 3 |" in table
     with pytest.raises(ConfigError):
         suggest_table([])

@@ -22,17 +22,28 @@ def runs(pair: str, right: str, wrong: str, **more: object) -> list[GroundRecord
 
 
 def test_a_score_counts_on_pairs_that_it_was_not_chosen_on() -> None:
-    records = [
-        *runs("series-drift", "bnm", "snd"),
-        *runs("series-speed", "bnm", "snd"),
-        *runs("svhn-mnist", "snd", "bnm"),
-    ]
-    rows = [line.strip("| ").split(" | ") for line in ground_restart_table(records, "bnm").splitlines()[2:5]]
-    assert [row[0] for row in rows] == ["`series-drift`", "`series-speed`", "`svhn-mnist`"]
+    series = [*runs("series-drift", "bnm", "snd"), *runs("series-speed", "bnm", "snd")]
+    table = ground_restart_table([*series, *runs("svhn-mnist", "snd", "bnm")]).splitlines()
+    rows = [line.split("|")[1:-1] for line in table[2:5]]
+    assert [row[0].strip() for row in rows] == ["`series-drift`", "`series-speed`", "`svhn-mnist`"]
     # Digits would have series choose snd, which is wrong there; series have digits choose bnm, which is wrong there.
-    assert [row[5:7] for row in rows] == [["snd", "60.0 (-100%)"]] * 2 + [["bnm", "60.0 (-100%)"]]
-    assert [row[7] for row in rows] == ["90.0 (100%)", "90.0 (100%)", "60.0 (-100%)"]
-    assert rows[0][3:5] == ["75.0 ± 11.2", "90.0"]
+    assert [row[7].strip() for row in rows] == ["snd", "snd", "bnm"]
+    assert [row[6].strip() for row in rows] == ["60.0 (-100%)"] * 3
+    assert [cell.strip() for cell in rows[0][3:6]] == ["75.0 ± 11.2", "90.0", ""]
+    assert "by agreement 0 of 0, by the score 0 of 3" in table[-1]
+
+
+def test_agreement_is_that_of_the_runs_that_the_guard_lets_pass() -> None:
+    texts = ("0000", "0130", "0121", "0123", "0121")
+    records = [
+        one.model_copy(update={"predicted": text})
+        for one, text in zip(runs("series-drift", "bnm", "snd"), texts, strict=True)
+    ]
+    assert [one.agreed for one in restart_groups(records)] == [80.0]  # the first of the two that are alike
+    assert "80.0 (33%)" in ground_restart_table(records)
+    bad = {**records[2].measurements, **BAD}
+    records[2] = records[2].model_copy(update={"measurements": bad})
+    assert [one.agreed for one in restart_groups(records)] == [75.0]
 
 
 def test_what_the_guard_rejects_comes_last_and_counts_as_its_source_network() -> None:
@@ -49,4 +60,4 @@ def test_what_the_guard_rejects_comes_last_and_counts_as_its_source_network() ->
 def test_fewer_than_five_seeds_are_no_restarts() -> None:
     records = runs("series-drift", "bnm", "snd")
     with pytest.raises(DataError):
-        ground_restart_table([*records[:4], records[0]], "bnm")
+        ground_restart_table([*records[:4], records[0]])

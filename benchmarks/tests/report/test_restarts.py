@@ -11,7 +11,7 @@ import pytest
 from bench_support.records import digit_record
 from residapt.errors import DataError
 from residapt_bench.digits.network_choice import Candidate
-from residapt_bench.report.restarts import best_of, restart_table
+from residapt_bench.report.restarts import best_by_agreement, best_of, restart_table
 
 INFOMAX = Candidate("infomax", 1)
 
@@ -43,4 +43,17 @@ def test_the_table_has_methods_with_enough_seeds_only() -> None:
     table = restart_table(records, INFOMAX)  # type: ignore[arg-type]
     (row,) = table.splitlines()[2:]
     assert "| rpt |" in row
-    assert "| 72.0 ± 1.6 | 70.0 | 74.0 |" in row
+    assert "| 72.0 ± 1.6 | 70.0 |  | 74.0 |" in row
+
+
+def test_the_run_that_others_agree_with_is_picked_of_every_set() -> None:
+    predicted = ["0123", "0123", "0120", "0003", "3210", "0124"]
+    accuracies = [80.0, 82.0, 75.0, 60.0, 20.0, 70.0]
+    picks = []
+    for chosen in itertools.combinations(range(6), 3):
+        texts = [predicted[run] for run in chosen]
+        agreed = [sum(a == b for other in texts for a, b in zip(one, other, strict=True)) for one in texts]
+        picks.append(accuracies[chosen[agreed.index(max(agreed))]])
+    assert best_by_agreement(predicted, accuracies, 3) == pytest.approx(statistics.fmean(picks))
+    assert best_by_agreement(["0123", "012", "0123"], [1.0, 2.0, 3.0], 3) is None
+    assert best_by_agreement(["", "", ""], [1.0, 2.0, 3.0], 3) is None

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from residapt.storage.summary import RunSummary
 
 EXAMPLE = "Example: residapt adapt -s photos/ -t new_site/ -m timm:resnet50 -o run/"
+RUNNING = ("residapt.run.api", "residapt.train", "residapt.methods", "residapt.streams")
+"""What a run needs."""
 DATA, NETWORK, TRAINING, RESULT = "Data", "Network", "Training", "Result"
 
 
@@ -91,8 +93,12 @@ def adapt(
     restarts: Annotated[
         int | None,
         _option(
-            "--restarts", help="Runs from different seeds, of which a label-free score selects one.", panel=TRAINING
+            "--restarts", help="Runs from different seeds; the one the others agree with is selected.", panel=TRAINING
         ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        _option("--processes", help="Processes on this machine that share each batch.", panel=TRAINING),
     ] = None,
     device: Annotated[str | None, _option("--device", help="auto, cpu, cuda or mps.", panel=TRAINING)] = None,
     seed: Annotated[int | None, _option("--seed", help="Seed of everything.", panel=TRAINING)] = None,
@@ -161,6 +167,7 @@ def adapt(
     if resume is not None:
         if out is not None or config is not None or dry_run:
             raise ConfigError("--resume uses the run's own folder and settings: leave out -o, --config and --dry-run.")
+        _go_on_in(processes)
         more = {"tensorboard": tensorboard, "trust_code": trust_code, "keep_checkpoints": keep_checkpoints}
         _resume(resume, options, changes or (), quiet, as_json, **more)
         return
@@ -174,6 +181,7 @@ def adapt(
     refuse_code(settings.model.spec, where="the configuration", trust_code=trusted)
     check_settings(settings, out=out)
     scanned = scan_places(settings.data)
+    _go_on_in(processes)
 
     from residapt.run import Request, run_request
 
@@ -193,6 +201,14 @@ def adapt(
         show_lines(plan_lines(prepare(request), out))
     else:
         show_result(run_request(request), as_json=as_json)
+
+
+def _go_on_in(processes: int | None) -> None:
+    """Go on in so many processes; the present one if none are asked for."""
+    from residapt.parallel.forked import fork_processes
+
+    if processes is not None:
+        fork_processes(processes, RUNNING)
 
 
 def _resume(

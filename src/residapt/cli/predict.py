@@ -66,7 +66,7 @@ def predict(
     trust_code: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict the class of every image: path, class and probability. Unreadable files are listed."""
+    """Predict the class of every image: path, class and probability. Unreadable images are listed."""
     from residapt.errors import ConfigError
 
     if form not in _FORMATS:

@@ -124,12 +124,19 @@ class RandomCrop:
         stretch = self.ratio ** (ratio - 0.5)
         width, height = ((share.sqrt() * s).clamp(max=1.0) for s in (stretch, 1 / stretch))
         # In units of half an image: a crop of relative width w may be centred anywhere up to 1 - w from the middle.
-        theta = torch.zeros(len(images), 2, 3, dtype=images.dtype, device=images.device)
-        theta[:, 0, 0] = torch.where(side < self.flip, -width, width)
-        theta[:, 1, 1] = height
-        theta[:, 0, 2] = (1 - width) * (2 * across - 1)
-        theta[:, 1, 2] = (1 - height) * (2 * down - 1)
-        return warp(images, theta)
+        n, _, rows, columns = images.shape
+        grid = torch.empty(n, rows, columns, 2, dtype=images.dtype, device=images.device)
+        # What affine_grid would give: a third of the time, since crops are upright.
+        x = torch.where(side < self.flip, -width, width)[:, None] * _centres(columns, images)
+        y = height[:, None] * _centres(rows, images)
+        grid[..., 0] = (x + ((1 - width) * (2 * across - 1))[:, None])[:, None, :]
+        grid[..., 1] = (y + ((1 - height) * (2 * down - 1))[:, None])[:, :, None]
+        return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def _centres(count: int, like: Tensor) -> Tensor:
+    """Centres of pixels in a row, from -1 at its left edge to 1 at its right."""
+    return (2 * torch.arange(count, dtype=like.dtype, device=like.device) + 1) / count - 1
 
 
 def affine_matrices(angle: Tensor, scale_x: Tensor, scale_y: Tensor, shear: Tensor) -> Tensor:

@@ -51,6 +51,11 @@ class Prefetcher:
             future.cancel()
         self._waiting.clear()
 
+    def wait(self) -> None:
+        """Until all that was begun is prepared."""
+        for future in list(self._waiting.values()):
+            future.exception()
+
     def close(self) -> None:
         """End the threads; a batch that was begun is finished first."""
         pool, self._pool = self._pool, None

@@ -39,7 +39,7 @@ def shards_in(place: Path) -> tuple[Path, ...]:
     text = str(place)
     if place.is_dir():
         found = tuple(sorted(place.glob("*.tar")))
-        return () if any(entry.is_dir() for entry in place.iterdir()) else found
+        return () if not found or any(entry.is_dir() for entry in place.iterdir()) else found
     if not text.endswith(".tar"):
         return ()
     if match := _RANGE.search(text):

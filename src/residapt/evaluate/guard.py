@@ -33,6 +33,9 @@ class GuardConfig:
     clusters: changing what a poor source network was confident of says little."""
     information_loss: float = 0.02
     """Relative fall of InfoMax."""
+    collapsed: float = 0.5
+    """A source network whose predicted class frequencies are further from the source's than this had most images wrong,
+    if those are the target's: without a fall of InfoMax its predictions may be overturned."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def decide(votes: Mapping[str, tuple[float, float]], config: GuardConfig | None 
          itself, and either ``infomax`` fell as well or ``anchored_ami`` fell far;
        - ``anchored_ami`` and ``sure_agreement``: predictions agree less with clusters of the *source* network's
          features, which no training can bend to fit, and change what that network was most confident of, although its
-         predictions agreed with those clusters; and either the first fall is far, or ``infomax`` fell as well.
+         predictions agreed with those clusters; and either ``infomax`` fell as well, or the first fall is far and the
+         source network had not taken most images for few classes (``frequency_shift``).
     3. *For*: ``class_ami`` rose. Without anything against, this means True; all else is None, no clear evidence.
 
     Confidence alone never counts, for or against: collapsed and swapped classes are predicted with confidence too.
@@ -102,10 +106,11 @@ def _doubts(votes: Mapping[str, tuple[float, float]], config: GuardConfig) -> tu
     (own_before, own_after), (anchored_before, anchored_after) = votes["class_ami"], votes["anchored_ami"]
     kept = votes["sure_agreement"][1]
     fall, (info_before, info_after) = anchored_before - anchored_after, votes["infomax"]
-    less = fall > config.anchored_large or info_after < (1 - config.information_loss) * info_before
+    less, far = info_after < (1 - config.information_loss) * info_before, fall > config.anchored_large
     found = []
-    if less and own_before - own_after > config.own_loss:
+    if (less or far) and own_before - own_after > config.own_loss:
         found.append(_own(votes))
+    less = less or (far and votes["frequency_shift"][0] <= config.collapsed)
     if less and fall > config.anchored_loss and (1 - kept) * own_before > config.overturned:
         found.append(
             f"only {kept:.0%} of the source network's most confident predictions were kept, and the predicted classes "

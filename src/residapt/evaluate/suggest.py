@@ -5,9 +5,10 @@ their disagreement, the Jensen-Shannon divergence:
 
 .. math:: H(\tfrac{p_s + p_t}{2}) = \tfrac12\left(H(p_s) + H(p_t)\right) + \mathrm{JS}(p_s, p_t)
 
-Images are spread by k-means over the features of both networks, weighted by the square root of their worth; the nearest
-image to each centre is taken. CLUE (Prabhu et al. 2021) weights by the entropy of one network, over its features; with
-few labels that takes too many odd images (docs/research/suggest.md).
+Images are spread by k-means over the features of both networks, and the nearest image to each centre is taken. Half of
+the weight is spread evenly over the images, the other half by their worth: where both networks are sure and wrong, only
+the even half finds it. CLUE (Prabhu et al. 2021) weights by the entropy of one network alone, over its features; with
+few labels that takes too many odd images and can miss a whole class (docs/research/suggest.md).
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from residapt.errors import ConfigError, DataError
-
-LEAST = 1e-6
-"""Weight of an image that nothing is uncertain about, relative to the largest: k-means needs enough points."""
 
 
 def label_worth(before: Tensor, after: Tensor) -> Tensor:
@@ -36,7 +34,7 @@ def joint_features(before: Tensor, after: Tensor) -> Tensor:
 
 
 def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0) -> Tensor:
-    """Indices of ``count`` images, of the most valuable part of the features first.
+    """Indices of ``count`` images, of the part of the features with the largest weight first.
 
     Args:
         worth: How much the label of each image would say, shape (n,), 0 or more.
@@ -57,11 +55,10 @@ def choose_images(worth: Tensor, features: Tensor, count: int, *, seed: int = 0)
     from sklearn.exceptions import ConvergenceWarning
 
     rows = features.double()
-    weights = worth.double().sqrt()
-    weights = weights.clamp_min(max(LEAST * float(weights.max()), LEAST))
+    weights = 1 + worth.double() / worth.double().mean().clamp_min(1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than centres are fine
-        found = KMeans(count, n_init=1, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())
+        found = KMeans(count, n_init=4, random_state=seed).fit(rows.numpy(), sample_weight=weights.numpy())
     group = torch.from_numpy(found.labels_).long()
     total = torch.zeros(count, dtype=torch.float64).index_add_(0, group, weights)
     distances = torch.cdist(torch.from_numpy(found.cluster_centers_).to(rows), rows)

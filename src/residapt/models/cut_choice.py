@@ -9,10 +9,11 @@ from math import prod
 from residapt.models.cut_points import CutPoint
 
 TRAINING_SHARE = 0.75
-"""Share of the allowed time for training; the rest is reading, scoring and the report. What fits is trained whole."""
+"""Share of the allowed time for training; the rest is reading, scoring and the report. What fits on a GPU is trained
+whole."""
 AIM = 0.35
-"""Share of the allowed time for computing views and for training with frozen stages. The time allowed is a limit: on
-a slower or busier machine the run takes more of it, before it takes fewer steps."""
+"""Share of the allowed time for computing views and for training on a processor. The time allowed is a limit: on a
+slower or busier machine the run takes more of it, before it takes fewer steps."""
 STEP = 3.7
 """Time of a training step to that of a forward pass over its images: forward, backward, optimiser, transforms."""
 LEAST_TRAINED = 0.2
@@ -78,11 +79,14 @@ class CutChoice:
         return self.point.name if self.point else None
 
 
-def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretrained: bool) -> CutChoice:
+def choose_cut(
+    points: Sequence[CutPoint], work: Work, *, minutes: float, pretrained: bool, accelerated: bool = False
+) -> CutChoice:
     """The cut for ``--freeze auto``.
 
     * A network without pre-trained weights is trained whole: its first stages know nothing yet.
-    * So is one whose steps all fit into the time allowed, as on most GPUs, and one that cannot be cut.
+    * So is one whose steps all fit into the time allowed on a GPU, or into a third of it on a processor, which other
+      programs use as well, and one that cannot be cut.
     * Else as few stages are frozen as let the steps fit. Of cuts that cost nearly the same the one with the
       smallest output is taken, since that is what has to be kept; never one in the middle of a block that ends with a
       much smaller output.
@@ -95,6 +99,7 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
         work: Images, steps and batch size.
         minutes: Time for the whole run; 0 sets no limit.
         pretrained: Whether the weights were trained on something.
+        accelerated: Whether the device is another one than the processor.
     """
     if not pretrained:
         return CutChoice(None, "the network has no pre-trained weights, so that all of it is trained.")
@@ -102,7 +107,7 @@ def choose_cut(points: Sequence[CutPoint], work: Work, *, minutes: float, pretra
         return CutChoice(None, "the network cannot be cut, so that all of it is trained.")
     whole = points[0].seconds_before + points[0].seconds_after
     needed = work.seconds(None, whole)
-    if not minutes or needed <= 60.0 * TRAINING_SHARE * minutes:
+    if not minutes or needed <= 60.0 * (TRAINING_SHARE if accelerated else AIM) * minutes:
         return CutChoice(None, f"all layers can be trained in {_minutes(needed)}.")
     seconds, for_views = 60.0 * AIM * minutes, 60.0 * VIEWS_SHARE * minutes
     costs = {p.name: work.with_views_for(p, for_views).seconds(p, whole) for p in points}

@@ -20,8 +20,10 @@ from residapt.transform.modes import evaluation_mode
 
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs."""
-REPEATS = 3
-"""Forward passes that are timed."""
+REPEATS = 10
+"""Forward passes that are timed; on a processor every other one with a single thread."""
+PATIENCE = 5.0
+"""Seconds after which no further pass is timed, once there are two."""
 
 
 @dataclass(frozen=True)
@@ -218,21 +220,28 @@ def _clock(model: nn.Module, example: Tensor) -> tuple[dict[str, float], float]:
     """Seconds from the start of a forward pass to the end of each module, and to its own end.
 
     Of each stretch between two ends the quickest pass counts, so that what disturbs one pass does not move the others.
+    Where other programs keep threads from their processors, those that wait for them take longer than a single thread.
     """
-    quickest: list[float] = []
-    for repeat in range(1 + REPEATS):  # the first one warms up
-        begin = _now(example)
-        calls = traced(model, example, lambda _: _now(example))
-        ends = [begin, *(call.noted for call in calls)]
-        taken = [end - before for before, end in pairwise(ends)]
-        quickest = list(map(min, quickest, taken)) if repeat > 1 else taken
+    threads, quickest, started = torch.get_num_threads(), list[float](), time.monotonic()
+    try:
+        for repeat in range(1 + REPEATS):  # the first one warms up
+            torch.set_num_threads(threads if repeat % 2 == 0 else 1)
+            begin = _now(example)
+            calls = traced(model, example, lambda _: _now(example))
+            ends = [begin, *(call.noted for call in calls)]
+            taken = [end - before for before, end in pairwise(ends)]
+            quickest = list(map(min, quickest, taken)) if repeat > 1 else taken
+            if repeat > 1 and time.monotonic() - started > PATIENCE:
+                break
+    finally:
+        torch.set_num_threads(threads)
     left = {call.name: end for call, end in zip(calls, accumulate(quickest), strict=True)}
     return left, left[""]
 
 
 def _now(example: Tensor) -> float:
-    """Seconds on a machine with nothing else to do: on a processor, those that this process was given."""
+    """Seconds on a machine with nothing else to do: on a processor, those that this thread was given."""
     if not example.is_cuda:
-        return time.process_time() / torch.get_num_threads()
+        return time.thread_time()
     torch.cuda.synchronize(example.device)
     return time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -92,7 +93,9 @@ def misfit_message(what: str, network: str, problems: list[str]) -> str:
 
 def _torch_load(path: Path) -> object:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol")  # of a damaged file the error says enough
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can make the reader raise almost anything
         # What torch says advises to run the code in the file, so that it is not repeated.
         raise ModelError(

@@ -18,6 +18,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 3
 """How often an item is started before the deaths of its workers count as its own fault."""
+WAKE_SECONDS = 1.0
+"""Ctrl-C just before a wait for a lock is noticed only after that wait, so that none may be endless."""
 ENGINES = ("local", "ray")
 """Names of the pools, as on the command line."""
 
@@ -88,7 +90,7 @@ class Pool(ABC):
                     start(_Call(item, name(item)))
             if not running:
                 break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            for future in wait(running, WAKE_SECONDS, return_when=FIRST_COMPLETED).done:
                 call = running.pop(future)
                 raised = future.exception()
                 if raised is None:

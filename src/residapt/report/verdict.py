@@ -113,10 +113,12 @@ def _selected(summary: RunSummary) -> Html:
     what = "the adapted network" if summary.verdict.selected == "adapted" else "the source network, unchanged"
     which = f" (checkpoint: {summary.selected})" if summary.verdict.selected == "adapted" else ""
     which += ", as you have chosen" if summary.verdict.chosen_by == "user" else ""
+    used = any(one.used_for_choice for one in summary.accuracies)
     return join(
         [
             MEANING[summary.verdict.helped],
-            " No target label was used for this judgement. ",
+            " No target label was used for this judgement",
+            "; your choice went by the labels that were given for scoring. " if used else ". ",
             tag("code", "model.safetensors"),
             f" holds {what}{which}.",
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +47,14 @@ def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
     if pretrained and config.minutes:
         example = _example(setup)
         points = _timed(setup, example)
-    choice = choose_cut(points, work, minutes=config.minutes, pretrained=pretrained)
+    choose = partial(choose_cut, work=work, minutes=config.minutes, accelerated=setup.device.type != "cpu")
+    choice = choose(points, pretrained=pretrained)
     while choice.point is not None:
         try:
             return _cut(setup, choice, choice.point, example)
         except ResidaptError as error:
             points = [point for point in points if point.time < choice.point.time]
-            choice = choose_cut(points, work, minutes=config.minutes, pretrained=True)
+            choice = choose(points, pretrained=True)
             note = f"{type(setup.network).__name__} is trained whole, since it cannot be cut: {error}"
             if choice.point is None:
                 setup = replace(setup, notes=(*setup.notes, note))

@@ -15,7 +15,8 @@ from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
 from residapt.run.pace import (
     EVALUATION_SHARE,
-    images_along,
+    Evaluations,
+    evaluations_along,
     images_in_the_end,
     limit_steps,
     measure,
@@ -26,12 +27,6 @@ from residapt.train import GroupConfig, TrainConfig
 
 SOURCE_EPOCHS, SOURCE_STEPS = 12, (300, 4000)
 ADAPT_EPOCHS, ADAPT_STEPS = 15, (300, 2000)
-EVALUATIONS = 5
-"""Evaluations of the label-free scores in a run."""
-HEALTH_CHECKS = 10
-"""Evaluations of the health monitor in a run."""
-EVALUATIONS_IN_A_RUN = 2 * (EVALUATIONS + 1) + HEALTH_CHECKS + 2
-"""Evaluations in a run, on held-out source and target images; those of scores count twice, for labels may be scored."""
 VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
 NO_VIEWS = (
@@ -113,17 +108,17 @@ def _without_photographs(config: Config, given: Config) -> Config:
     return _fill(config, given=given, group="train", transform=GroupConfig(lr=1e-3))
 
 
-def by_steps(config: Config, given: Config) -> Config:
+def by_steps(config: Config, given: Config, planned: Evaluations = Evaluations()) -> Config:  # noqa: B008  (it is frozen)
     """Intervals that follow from the number of steps, once that is known."""
     fill, steps = partial(_fill, given=given), config.train.steps
     config = fill(
         config,
         group="train",
         log_every=max(1, min(50, steps // 40)),
-        evaluate_every=max(1, steps // EVALUATIONS),
+        evaluate_every=max(1, steps // planned.evaluations),
         checkpoint_every=max(1, steps // 10),
     )
-    config = fill(config, group="health", checks=HEALTH_CHECKS)
+    config = fill(config, group="health", checks=planned.checks, samples=planned.images)
     config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
@@ -158,8 +153,7 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
         seconds = (clock.left() - pace.views) * (1.0 - EVALUATION_SHARE)
         config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
-    config = by_steps(config, given)
-    config = _fill(config, given=given, group="health", samples=images_along(config, pace, EVALUATIONS_IN_A_RUN))
+    config = by_steps(config, given, evaluations_along(config, pace, len(setup.classes)))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from residapt.evaluate.calibration import beyond_source, fit_temperature, unusualness
+from residapt.evaluate.class_sets import absent_classes, absent_note
 from residapt.evaluate.collect import collect, plain_streams
 from residapt.evaluate.evidence import Evidence
 from residapt.evaluate.guard import compare
@@ -43,6 +44,8 @@ class Finished:
     source: nn.Module
     """What was trained of the source network."""
     setup: Setup
+    predicted: Tensor
+    """Classes that the adapted network predicts for the target images of ``setup.sample``."""
 
     def adapted(self) -> nn.Module:
         """The adapted streams, merged into a plain network for the target."""
@@ -73,7 +76,7 @@ def finish(setup: Setup, run: RunDirectory | None, source: nn.Module, adapted: A
         temperatures = _temperatures(setup, before, after)
         scored = score_labelled(setup, source, adapted.method, temperatures)
         summary = _summary(setup, adapted, before, after, verdict, scored)
-    finished = Finished(summary, adapted.method, source, setup)
+    finished = Finished(summary, adapted.method, source, setup, after.target_logits.argmax(1))
     if run is not None and setup.engine.is_main:
         with setup.during("report", "writing the networks and the report"):
             _write_networks(finished, run)
@@ -129,7 +132,10 @@ def _summary(
     changed = float((old.argmax(1) != new.argmax(1)).double().mean())
     unusual_count = 0 if setup.source_free else int(beyond_source(after).sum())
     unusual = unusualness(after).argsort(descending=True, stable=True)[:unusual_count]
+    frequencies = _frequencies(setup, old, new, adapted.method)
     notes = list(adapted.notes)
+    if absent := absent_classes(before, after, torch.tensor(frequencies["source"])):
+        notes.append(absent_note(absent, setup.classes))
     if setup.source_free:
         notes.append("no source images were given: scores and guard use target images alone.")
     if len(setup.sample) < len(setup.target):
@@ -151,7 +157,7 @@ def _summary(
         detections=scored.detections,
         ranks=layer_ranks(adapted.method.streams),
         parameters=_parameters(setup, adapted.method),
-        frequencies=_frequencies(setup, old, new, adapted.method),
+        frequencies=frequencies,
         changed=changed_predictions(old, new, setup.target, setup.sample, setup.classes, setup.input),
         changed_count=round(changed * len(setup.target)),
         projection=project(before, after),

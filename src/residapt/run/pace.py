@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -19,6 +19,7 @@ from residapt.run.clock import Pace, StepCost
 from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
 from residapt.train import TrainConfig, Trainer
+from residapt.train.health import least_samples
 
 WARM_UP = 0.5
 """Progress of the step that is not counted, since the first one of a process takes longer."""
@@ -46,8 +47,29 @@ SOURCE_SHARE = 0.4
 """Share of the time for training that the source network may take."""
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
-LOOKED_AT = (64, 500)
+EVALUATED_IMAGES = (64, 500)
 """Fewest and most images of each domain in an evaluation along the run."""
+EVALUATIONS = 5
+"""Evaluations of the label-free scores in a run, besides that at its start."""
+HEALTH_CHECKS = 10
+"""Evaluations of the health monitor in a run, besides that at its start."""
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """Evaluations along a run."""
+
+    images: int = EVALUATED_IMAGES[1]
+    """Of each domain."""
+    evaluations: int = EVALUATIONS
+    """Of the label-free scores, and of labelled images where there are some to score."""
+    checks: int = HEALTH_CHECKS
+    """Of the health monitor."""
+
+    def predictions(self, classes: int) -> int:
+        """Images that are predicted in all of them."""
+        health = max(self.images, least_samples(classes))
+        return 3 * self.images * (1 + self.evaluations) + 2 * health * (1 + self.checks)
 
 
 def measure(setup: Setup, source: TrainConfig) -> Pace:
@@ -55,7 +77,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
 
     This also finds out whether the method works with the network at all.
     """
-    config, begin, computed = setup.config, time.monotonic(), time.process_time()
+    config, begin, computed = setup.config, time.monotonic(), time.thread_time()
     pair = setup.pair if setup.frozen is None else _stand_in(setup.pair, setup.frozen.example)
     trainer = _trainer(setup, config.method, pair, config.train)
     change = config.method_config.consistency.start if config.method_config.consistency.weight > 0 else 1.0
@@ -69,7 +91,7 @@ def measure(setup: Setup, source: TrainConfig) -> Pace:
         index = torch.arange(min(TIMED, len(setup.target)))
         per_image = _usual(partial(_frozen_outputs, setup, setup.frozen, index)) / len(index)
         views = per_image * sum(len(images) for images in setup.opened.values()) * (1 + (config.views.count or 0))
-    busy = (time.monotonic() - begin) / max(time.process_time() - computed, 1e-9)
+    busy = (time.monotonic() - begin) / max(time.thread_time() - computed, 1e-9)
     busy = min(max(busy, 1.0), BUSIEST)
     found = (alone.early, alone.late, adapt.early, adapt.late, forward, views, busy)
     # Every process must come to the same number of steps.
@@ -136,14 +158,22 @@ def images_in_the_end(setup: Setup, pace: Pace) -> int:
         seconds = IN_THE_END * 60.0 * setup.config.minutes
         once = len(setup.target) + len(setup.pair.source.images)  # which may take as long as it takes
         most = min(most, max(once, int(seconds / max(pace.forward, 1e-9))) // 4)
-    return max(LOOKED_AT[1], most)
+    return max(EVALUATED_IMAGES[1], most)
 
 
-def images_along(config: Config, pace: Pace, evaluations: int) -> int:
-    """How many images of each domain an evaluation along the run takes, so that all take no more than their share."""
+def evaluations_along(config: Config, pace: Pace, classes: int) -> Evaluations:
+    """Scores and health checks that take no more than their share of the time for training.
+
+    Where that is not enough for all of them on the fewest images, there are fewer of them.
+    """
     training = (config.pretrain.steps or 0) * pace.source.mean() + config.train.steps * pace.adapt.mean()
-    possible = EVALUATION_SHARE * training / max(2 * evaluations * pace.forward, 1e-9)
-    return max(LOOKED_AT[0], min(LOOKED_AT[1], int(possible)))
+    possible = EVALUATION_SHARE * training / max(pace.forward, 1e-9)
+    fewest, most = EVALUATED_IMAGES
+    choices = [Evaluations(images) for images in range(most, fewest, -1)]
+    choices += [
+        Evaluations(fewest, number, HEALTH_CHECKS // EVALUATIONS * number) for number in range(EVALUATIONS, 0, -1)
+    ]
+    return next((planned for planned in choices if planned.predictions(classes) <= possible), choices[-1])
 
 
 def _limit(config: Config, group: str, steps: int, pace: float, seconds: float) -> tuple[Config, list[str]]:

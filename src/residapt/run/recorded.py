@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ def reopened_config(path: Path, options: Mapping[str, Any]) -> Config:
     """The configuration of a finished run with another ``select``; refused where the checkpoints are gone."""
     run = RunDirectory.open(path)
     if not any(run.checkpoint.glob("adapt*/*")):
+        again = ("--config", str(run.config), "--base", str(path), "--select", str(options["select"]), "-o", "NEW")
         raise ConfigError(
-            f"run '{path}' has finished without --keep-checkpoints, so that there is none to select. Adapt its source "
-            f"network once more into a new folder: --base {path} --select {options['select']} -o NEW."
+            f"run '{path}' has finished without --keep-checkpoints, so that there is none to select. This adapts its "
+            f"source network once more: residapt adapt {shlex.join(again)}"
         )
     return load_config(run.config, options=options)

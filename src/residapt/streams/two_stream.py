@@ -7,7 +7,7 @@ nothing has to be split into "feature extractor" and "classifier", and any ``nn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from torch.func import functional_call
 
 from residapt.errors import ConfigError, ModelError
 from residapt.streams.average import StreamAverage
+from residapt.streams.fast.compiled import CompiledNetwork
 from residapt.streams.fast.linear import FactoredWeight
 from residapt.streams.fast.pair import Before, Pair, StreamsDiffer, cannot_pair, pair_part
 from residapt.streams.fast.rebuilt import DeferredWeight, WeightRecipe
@@ -108,6 +109,8 @@ class TwoStream(nn.Module):
         """Averaged weights, which take the place of the present ones outside of training; see :meth:`eval_model`."""
         self.checkpointing: tuple[str, ...] = ()
         """Blocks whose activations are computed again in the backward pass; see :meth:`checkpoint_blocks`."""
+        self.compiled: CompiledNetwork | None = None
+        """Takes the place of the network in training; see :meth:`compile_network`."""
         self.fixed = False
         """Whether the source stream is a fixed function; see :meth:`fix_base`."""
         self._watched = False
@@ -163,6 +166,16 @@ class TwoStream(nn.Module):
                 "checkpointed. Leave train.checkpointing off."
             )
         return self.checkpointing
+
+    def compile_network(self) -> None:
+        """Compile the network for training, where both streams call it as it is."""
+        if type(self) is not TwoStream or self.layers or self.target_parameters.named() or self.checkpointing:
+            raise ConfigError(
+                "compile: only a network that both streams call as it is can be compiled, without transforms, "
+                "parameters of the target's own or checkpointing. Set train.compile to false; pretrain.compile works "
+                "with all methods."
+            )
+        self.compiled = CompiledNetwork(self.model)
 
     def reset_transforms(self, seed: int | None = None) -> None:
         """Start all transforms anew from the present source weights."""
@@ -272,7 +285,7 @@ class TwoStream(nn.Module):
                 if self.fixed:
                     stack.enter_context(torch.no_grad())
                     stack.enter_context(evaluation_mode(self.model))
-                result = self.model(x, *args, **kwargs)
+                result = self._training_call(inner)(x, *args, **kwargs)
             else:
                 result = self._call_target(stack, x, args, kwargs, residuals)
         return self._collect(logits_of(result, self.model), caught, inner)
@@ -280,6 +293,16 @@ class TwoStream(nn.Module):
     def stream_network(self, stream: str) -> nn.Module:
         """The module that is called for a stream: for both the network, with other weights for the target."""
         return self.model
+
+    def _training_call(self, inner: tuple[str, ...]) -> Callable[..., Any]:
+        if self.compiled is None or not self._trains:
+            return self.model
+        if wanted := self._wanted(inner):
+            raise ConfigError(
+                f"compile: the method reads the layer '{wanted[0]}', and compiled code shows no inner layers. "
+                "Set train.compile to false."
+            )
+        return self.compiled
 
     def _wanted(self, inner: tuple[str, ...]) -> tuple[str, ...]:
         return (*inner, *([self.config.features] if self.config.features else []))

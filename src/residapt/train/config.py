@@ -67,6 +67,9 @@ class TrainConfig(Settings):
     are means over samples. Batch norm, MMD, CORAL and mean predictions see one part at a time."""
     checkpointing: bool = False
     """Compute the activations of blocks again in the backward pass instead of keeping them: less memory, more time."""
+    compile: bool = False
+    """Compile the network with ``torch.compile``, in methods without transforms and for the source network
+    (``pretrain.compile``): the first step takes much longer, later ones may take less."""
     channels_last: ClassVar[bool] = True
     """Memory format of images and 2-d convolutions; 1.4 to 2 times as fast on CPUs."""
     log_every: int = Field(50, ge=1)
@@ -103,7 +106,5 @@ class HealthConfig(Settings):
     """Barrier blow-up: the energy is above this, or below its inverse, for three logged steps."""
     source_drop: ClassVar[float] = 0.1
     """Source accuracy has fallen by more than this share."""
-    absent: ClassVar[float] = 0.1
-    """A class is missing if it is predicted less often than this share of its frequency in the source."""
     worse: ClassVar[float] = 2.0
     """A symptom is reported again when it has become this many times as severe."""

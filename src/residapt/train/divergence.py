@@ -2,10 +2,12 @@ r"""Recognising that a training diverges, from the numbers of each step; :mod:`.
 
 Adversarial training can run away: with gradient reversal the network maximises the domain classifier's loss, and a
 network that outruns the classifier finds no end there. What is healthy is noisy, though, so each number is judged by
-its median over the latest :data:`WINDOW` steps, and against the lowest such median of this training:
+its median over the latest steps (:data:`WINDOWS`), and against the lowest such median of this training:
 
 * the classification loss has risen by more than :math:`0.3 \log C`, three tenths of what guessing costs;
-* the domain classifier's loss is above :math:`2\log 2`, twice what guessing costs, and twice its lowest;
+* the domain classifier's loss is above :math:`2\log 2`, twice what guessing costs, and twice its lowest. In the
+  first steps it may swing around guessing, above the limit for some 20 steps at a time, and come to rest by itself: so
+  it is looked at for twice as long;
 * the norm of the gradients is a hundred times as large as usual.
 
 A number that is not finite, or a classification loss of a hundred times guessing, needs no confirmation.
@@ -19,7 +21,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-WINDOW = 20
+GRADIENT = "gradient_norm"
+"""Name of the gradients' norm among the numbers of a step."""
+WINDOWS = {"class": 20, "domain": 40, GRADIENT: 20}
 """Steps whose median is judged."""
 CLASS_RISE = 0.3
 """Largest rise of the classification loss, as a share of log(classes)."""
@@ -31,9 +35,6 @@ AT_ONCE = 100.0
 """A classification loss of so many times log(classes) is divergence without confirmation."""
 USUAL_STEPS = 100
 """Steps over which the usual gradient norm is averaged."""
-
-GRADIENT = "gradient_norm"
-"""Name of the gradients' norm among the numbers of a step."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class DivergenceDetector:
             if not math.isfinite(value):
                 return not_finite(name, value)
         for name, value in values.items():
-            self.recent[name] = [*self.recent.get(name, [])[1 - WINDOW :], value]
+            self.recent[name] = [*self.recent.get(name, [])[1 - WINDOWS[name] :], value]
         found = self._class(values) or self._domain() or self._gradient()
         self._remember(values)
         return found
@@ -92,7 +93,7 @@ class DivergenceDetector:
 
     def _median(self, name: str) -> float | None:
         values = self.recent.get(name, [])
-        return median(values) if len(values) == WINDOW else None
+        return median(values) if len(values) == WINDOWS[name] else None
 
     def _remember(self, values: Mapping[str, float]) -> None:
         for name in values:

@@ -23,7 +23,6 @@ from residapt.train.symptoms import (
     all_shared,
     barrier,
     few_classes,
-    lacking_classes,
     perfect_adversary,
     prior_drift,
     source_falling,
@@ -36,6 +35,11 @@ CHECKING = "checking the predictions"
 
 
 _REMEMBERED = ("_from_start", "_losses", "_accuracies", "_energies", "_adversary", "_best", "_reported", "_waiting")
+
+
+def least_samples(classes: int) -> int:
+    """Images of each domain that a check takes at least, so that each class is among them."""
+    return 8 * classes
 
 
 class HealthMonitor(Callback):
@@ -63,7 +67,7 @@ class HealthMonitor(Callback):
         self.config = config or HealthConfig()
         self.before, self.checkpoint = before, checkpoint
         self.names = tuple(classes) or tuple(map(str, range(int(source.labels.max()) + 1)))
-        limit = max(self.config.samples, 8 * len(self.names))
+        limit = max(self.config.samples, least_samples(len(self.names)))
         chosen = subset(len(source.images), limit, seed=0)
         self._source, self._labels = Part(source.images, chosen), source.labels[chosen]
         self._target = Part(target, subset(len(target), limit, seed=0))
@@ -127,7 +131,9 @@ class HealthMonitor(Callback):
         """Say that the run has stopped, and what is left of it."""
         place = self.checkpoint
         if place is not None and place.exists() and (not place.is_dir() or any(place.iterdir())):
-            how = "--resume and gentler settings" if isinstance(error, TrainingError) else "--resume"
+            full_disk = isinstance(error.__cause__, OSError)  # no setting is to blame
+            gentler = isinstance(error, TrainingError) and not full_disk
+            how = "--resume and gentler settings" if gentler else "--resume"
             left = f"The last good checkpoint is kept in '{place}'; resume from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
@@ -161,9 +167,6 @@ class HealthMonitor(Callback):
             if last or symptom.kind in self._seen:
                 self._note(symptom)
         self._seen = {symptom.kind for symptom in found}
-        if last:
-            count = len(self._target)
-            self._note(lacking_classes(now, self._old, self._prior, count, self.names, self.config))
 
     def _source_accuracy(self, method: Method) -> float:
         with evaluating(method):

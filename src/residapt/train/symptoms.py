@@ -146,29 +146,6 @@ def source_falling(now: float, best: float, config: HealthConfig) -> Symptom | N
     )
 
 
-def lacking_classes(
-    now: Tensor, before: Tensor, source: Tensor, samples: int, names: Sequence[str], config: HealthConfig
-) -> Symptom | None:
-    """Classes of the source that are (almost) never predicted on the target, neither before nor after.
-
-    Only classes that would be expected 5 times or more among ``samples`` images are judged.
-    """
-    limit = config.absent * source
-    missing = (now <= limit) & (before <= limit) & (source * samples >= 5)
-    found = [name for name, absent in zip(names, missing.tolist(), strict=True) if absent]
-    if not found:
-        return None
-    shown = ", ".join(f"'{name}'" for name in found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    return Symptom(
-        "classes_absent",
-        float(len(found)),
-        f"the target seems to lack {len(found)} of {len(names)} source classes: {shown}. They are (almost) never "
-        "predicted, neither by the source network nor after adaptation. If the target really lacks them, leave their "
-        "folders out of the source and adapt again: aligning domains whose classes differ pushes images into wrong "
-        "classes. If not, they are being missed: label a few images and check.",
-    )
-
-
 def effective_classes(frequencies: Tensor) -> float:
     """How many equally frequent classes would have this entropy."""
     return float(torch.special.entr(frequencies.double()).sum().exp())

@@ -87,6 +87,8 @@ class Trainer:
         split_batch(prepared, config.accumulate)  # refused before the first step, not in it
         if config.checkpointing:
             method.streams.checkpoint_blocks()
+        if config.compile:
+            method.streams.compile_network()
         self.optimizer: Optimizer = build_optimizer(method.groups(), config, method.streams.model, example.source[:2])
         self.recovery = Recovery(method, self.optimizer, classes=classes, most=config.recover, clip=config.clip)
         self.watch = Watch(self.engine, self.recovery)

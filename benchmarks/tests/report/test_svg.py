@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residapt.report.svg import HEIGHT, WIDTH, Line, Panel, nice_ticks, svg_chart
+from residapt_bench.report.svg import HEIGHT, WIDTH, Line, Panel, nice_ticks, svg_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
