@@ -36,6 +36,9 @@ def speed(
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median counts.")] = 20,
     method: Annotated[str, typer.Option(help="Method that the parts are added to.")] = "rpt",
     pixels: Annotated[int, typer.Option(min=32, help="Height and width of the images, for growth.")] = 224,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads, for steps: on a busy machine several wait for each other.")
+    ] = None,
     images: Annotated[
         int | None, typer.Option(min=1000, help="Images, for data (50,000 if not given) and views (4,000).")
     ] = None,
@@ -48,7 +51,7 @@ def speed(
     if what in ("data", "views", "limit"):
         console.print(_of_a_run(what, images, folder, case or [], rounds, out))
         return
-    console.print(_measured(what, case or [], rounds, method, pixels, out))
+    console.print(_measured(what, case or [], rounds, method, pixels, threads, out))
 
 
 def _of_a_run(
@@ -63,12 +66,14 @@ def _of_a_run(
     return limit.limit_table(limit.run_limit([_number(each) for each in cases], out))
 
 
-def _measured(what: str, cases: list[str], rounds: int, method: str, pixels: int, out: Path | None) -> Table:
+def _measured(
+    what: str, cases: list[str], rounds: int, method: str, pixels: int, threads: int | None, out: Path | None
+) -> Table:
     from residapt_bench.speed import compiled, growth, lora, parts, steps
     from residapt_bench.speed.cases import CASES
 
     if what == "steps":
-        return steps.speed_table(steps.run_speed(tuple(cases or CASES), rounds, out))
+        return steps.speed_table(steps.run_speed(tuple(cases or CASES), rounds, out, threads))
     if what == "compile":
         return compiled.compiled_table(compiled.run_compiled(cases, rounds, out))
     if what == "growth":
