@@ -50,7 +50,7 @@ from residapt.train.stopwatch import Stopwatch
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
 
-ASKED = 1000
+JUDGED_ON = 1000
 """Most held-out source images by which that is found out."""
 
 
@@ -270,7 +270,7 @@ def _needs_training(
         return request.train_source, ()
     if request.model is None:
         return not network.trained, ()
-    held_out = part_of(held_out, subset(len(held_out.images), ASKED, seed=0))
+    held_out = part_of(held_out, subset(len(held_out.images), JUDGED_ON, seed=0))
     guess = 100.0 * float(held_out.labels.bincount().max()) / len(held_out.labels)
     right = accuracy_of(network.module, held_out, engine.device)
     if right >= min(TRAINED * guess, 0.5 * (100.0 + guess)):
