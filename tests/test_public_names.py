@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 import residapt
+from residapt.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = sorted(set(residapt.__all__) - {"__version__"})
-CALLED = ("adapt", "accept", "reject", "load", "save_pretrained", "register", "frozen", "TwoStream", "Trainer")
+RETURNED = ("AdaptedRun",)
+"""Classes that only the library makes."""
 
 
 def seconds(code: str) -> tuple[float, subprocess.CompletedProcess[str]]:
@@ -30,8 +32,8 @@ def seconds(code: str) -> tuple[float, subprocess.CompletedProcess[str]]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_there(name: str) -> None:
-    assert (getattr(residapt, name).__doc__ or "").strip()
+def test_every_public_name_is_there_with_an_example(name: str) -> None:
+    assert ">>> " in (getattr(residapt, name).__doc__ or "")
     assert name in dir(residapt)
 
 
@@ -66,20 +68,25 @@ def test_losses_rank_and_methods_are_reached_by_attribute() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_what_is_called_says_its_arguments(name: str) -> None:
+@pytest.mark.parametrize("name", PUBLIC)
+def test_arguments_are_explained(name: str) -> None:
+    """Of functions and classes in their docstrings, of settings beside each field."""
     item = getattr(residapt, name)
-    if len(inspect.signature(item).parameters):
+    if inspect.isclass(item) and issubclass(item, Settings):
+        assert all(field.description for field in item.model_fields.values())
+    elif (name not in RETURNED and not inspect.ismodule(item) and "__init__" in vars(item)) or inspect.isfunction(item):
         assert "Args:" in inspect.getdoc(item)
 
 
-MODULES = sorted({getattr(residapt, n).__module__ for n in PUBLIC if not inspect.ismodule(getattr(residapt, n))})
+FILES = [path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text(encoding="utf-8")]
+MODULES = sorted(".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in FILES)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    module = importlib.import_module(name.removesuffix(".__init__"))
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert found.failed == 0
 
 

@@ -273,7 +273,10 @@ def _configuration(defaults: Defaults, method: str, changes: Mapping[str, Any]) 
         values.setdefault("freeze", list(frozen))
     if not values.pop("train_source", True):  # so do the settings of a frozen base
         values.setdefault("freeze", "base")
-    return load_config(None, base={**values, "transform": transform})
+    values = {**values, "transform": transform}
+    for group in ("train", "transform", "discrepancy"):  # a plan sets its seed afterwards
+        values[group] = {name: value for name, value in values.get(group, {}).items() if name != "seed"}
+    return load_config(None, base=values)
 
 
 def _some(of: tuple[str, ...], wanted: Sequence[str]) -> tuple[str, ...]:

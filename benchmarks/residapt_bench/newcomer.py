@@ -153,7 +153,7 @@ def read_newcomer_records(path: Path) -> list[NewcomerRecord]:
 def newcomer_table(records: Iterable[NewcomerRecord]) -> str:
     """Means over the seeds as Markdown."""
     rows = [
-        "| run | seeds | frozen after | source only | adapted | minutes in all | on one processor | others used "
+        "| run | seeds | frozen after | source only | adapted | minutes on the clock | processor minutes | others used "
         "| looks and report, % |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

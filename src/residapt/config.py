@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -39,12 +40,23 @@ Selection = Literal[
 """What ``select`` can be: last, or a label-free score."""
 FREEZE = ("auto", "none", "base")
 """What ``freeze`` can be besides patterns."""
-SET_BY_FREEZE = ("transform.freeze", "train_source")
-"""Where methods read what ``freeze`` says; not settings of their own."""
+FOLLOWS = {
+    "transform.freeze": "freeze",
+    "train_source": "freeze",
+    "train.seed": "seed",
+    "transform.seed": "seed",
+    "discrepancy.seed": "seed",
+}
+"""Fields that follow from a setting at the top level; they are not settings of their own."""
 
 
 class ModelConfig(Settings):
-    """The network."""
+    """The network.
+
+    Example:
+        >>> ModelConfig(spec="timm:resnet50", bottleneck=256).standardise
+        False
+    """
 
     spec: str = "lenet"
     """lenet, svhnet, dtn, torchvision:NAME, timm:NAME, hf:NAME or package.module:factory."""
@@ -64,7 +76,12 @@ class ModelConfig(Settings):
 
 
 class DataConfig(Settings):
-    """Where images are, and how they become tensors."""
+    """Where images are, and how they become tensors.
+
+    Example:
+        >>> DataConfig(source="photos", target="new_site").balance
+        'as-is'
+    """
 
     source: str | None = None
     """Folder with one folder of images for each class, or a CSV file with the columns path and class."""
@@ -97,7 +114,12 @@ class DataConfig(Settings):
 
 
 class PretrainConfig(Settings):
-    """Training of the source network, where it is not trained yet."""
+    """Training of the source network, where it is not trained yet.
+
+    Example:
+        >>> PretrainConfig(steps=500).lr
+        0.001
+    """
 
     steps: int | None = Field(None, ge=0)
     """Largest number of optimiser steps; None chooses by the size of the data."""
@@ -193,11 +215,10 @@ class Config(Settings):
         named = (values.get(name, cls.model_fields[name].default) for name in ("recipe", "method"))
         recipe, method_name = (name if isinstance(name, str) else "" for name in named)
         given = merged(recipe_settings(recipe, method_name), values)
+        for name, source in FOLLOWS.items():
+            if _is_given(given, name):
+                raise ValueError(f"{name} cannot be set by itself, it follows from {source}. Set {source} instead")
         method = {key: given.pop(key) for key in tuple(given) if key in MethodConfig.model_fields}
-        if isinstance(method.get("transform"), Mapping) and method["transform"].get("freeze"):
-            raise ValueError("transform.freeze is said by the setting freeze, at the top level")
-        if "train_source" in method:
-            raise ValueError("train_source is said by the setting freeze: freeze = 'base' leaves the network as it is")
         if "freeze" in given:
             method = _with_freeze(method, _patterns(given["freeze"]))
         return {"method_config": method, **given}
@@ -206,9 +227,11 @@ class Config(Settings):
     def _to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         method = values.pop("method_config", {})
-        method.pop("train_source", None)  # which ``freeze`` says, as it does the next
-        method.get("transform", {}).pop("freeze", None)
-        return {**values, **method}
+        found = {**values, **method}
+        for name in FOLLOWS:
+            *groups, own = name.split(".")
+            reduce(lambda place, group: place.get(group, {}), groups, found).pop(own, None)
+        return found
 
     def group(self, name: str) -> Settings:
         """A group of settings by the name that users give it."""
@@ -262,6 +285,15 @@ def load_config(
     return Config.parse(values)
 
 
+def _is_given(values: Any, key: str) -> bool:
+    """Whether nested values have something under this dotted key."""
+    for part in key.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
 def _patterns(freeze: Any) -> str | tuple[Any, ...]:
     """One of the words, or patterns; nothing where it is neither."""
     if isinstance(freeze, str):
@@ -270,7 +302,7 @@ def _patterns(freeze: Any) -> str | tuple[Any, ...]:
 
 
 def _with_freeze(method: dict[str, Any], freeze: Any) -> dict[str, Any]:
-    """Settings of the method with what ``freeze`` says, for there they are read."""
+    """Settings of the method with those that follow from ``freeze``."""
     if freeze == "base":
         return {**method, "train_source": False}
     transform = method.get("transform", {})
@@ -329,7 +361,7 @@ def describe_config(config: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     """(dotted key, value, explanation) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        if f"{prefix}{name}" in SET_BY_FREEZE:
+        if f"{prefix}{name}" in FOLLOWS:
             continue
         if isinstance(config, Settings) and name == config.inlined:
             yield from describe_config(value, prefix)

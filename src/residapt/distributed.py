@@ -53,11 +53,13 @@ class Engine:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         """Keeps small gradients of fp16 from vanishing; does nothing at other precisions."""
 
-    def _check_device(self, asked: str) -> None:
+    def _check_device(self, requested: str) -> None:
         available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         if not available.get(self.device.type, False):
             have = ", ".join(name for name, there in available.items() if there)
-            raise ConfigError(f"device '{asked}' is not available here; this machine has: {have}. Use --device auto.")
+            raise ConfigError(
+                f"device '{requested}' is not available here; this machine has: {have}. Use --device auto."
+            )
 
     @property
     def rank(self) -> int:

@@ -63,7 +63,7 @@ class Checkup(Settings):
 
 
 def examine(*, test: bool = True) -> Checkup:
-    """Look at everything; nothing is raised for what is found.
+    """Check everything; what is found is reported, not raised.
 
     Args:
         test: Whether to run the self-test on each device as well.

@@ -143,7 +143,6 @@ def write_digits(root: Path) -> None:
     (root / "source.csv").write_text("path,class\n" + "\n".join(rows) + "\n")
     (root / "turned.csv").write_text("class,path\ndigit 0,roll/300.png\n")
     (root / "typo.toml").write_text("sed = 1\n")
-    (root / "bad.pth").write_bytes(b"\x80\x04\x95 garbage")
     (root / "empty").mkdir()
 
 
@@ -274,7 +273,8 @@ def hints(library: Library) -> Seen:
     turned = library.command(*given, "--target-labels", "turned.csv")
     typo = library.command(*given, "--config", "typo.toml")
     folder = library.command("adapt", "-s", "source", "-t", "target", "-o", "empty-too", "-o", "source")
-    broken = library.command(*given, "--weights", "bad.pth")
+    library.python("import torch; torch.save(torch.nn.Linear(2, 2), 'whole.pth')")
+    broken = library.command(*given, "--weights", "whole.pth")
     decide = library.python(
         TEN_LINES.replace("train_source_first=False, ", "").replace(
             "force=True", f"**{{'{library.source_group}.steps': 40}}"
@@ -286,7 +286,7 @@ def hints(library: Library) -> Seen:
         "`class,path` is read as an image 'class'": "'class' is not in" in turned.text,
         "a typo in a TOML file does not name the file": "typo.toml" not in typo.text,
         "a folder that is no run is to be resumed": "--resume" in folder.text,
-        "a bad `.pth` is answered with `weights_only=False`": "weights_only=False" in broken.text,
+        "torch's advice about a `.pth` with a whole model is passed on": "Weights only load failed" in broken.text,
     }
 
 

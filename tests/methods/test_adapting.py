@@ -379,7 +379,7 @@ def test_a_refused_estimate_is_told_once(monkeypatch: pytest.MonkeyPatch) -> Non
     refused = trainer.method.record()["prior"]["refused"]
     assert refused > 1
     assert sum("was rejected and the last one kept" in text for text in heard.texts) == 1
-    assert f"{refused} of {refused} estimates of the target's class frequencies were refused." in heard.texts
+    assert f"{refused} of {refused} estimates of the target's class frequencies were rejected." in heard.texts
     assert trainer.method.record()["prior"]["target"] == [0.33333] * 3
 
 

@@ -142,7 +142,7 @@ def test_a_degenerate_estimate_is_refused_and_the_last_one_kept(monkeypatch: pyt
     assert reason is not None
     assert "condition number" in reason
     assert torch.equal(tracker.target, kept)
-    assert tracker.final_notes() == ["1 of 2 estimates of the target's class frequencies were refused."]
+    assert tracker.final_notes() == ["1 of 2 estimates of the target's class frequencies were rejected."]
     assert (tracker.record()["estimates"], tracker.record()["refused"]) == (1, 1)
 
 

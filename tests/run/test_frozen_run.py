@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import residapt
 from residapt.config import load_config
+from residapt.models.cut_choice import CutChoice
 from residapt.models.cut_points import CutPoint
-from residapt.models.freeze import FreezeChoice
 from residapt.run import AdaptedRun, cut, defaults, outputs, stages
 from residapt.run.clock import Pace, StepCost
 from residapt.storage.run_directory import RunDirectory
@@ -152,9 +152,9 @@ def test_a_run_that_was_stopped_computes_nothing_again(tmp_path: Path, monkeypat
 def chosen(name: str) -> Any:
     """A choice that was made by the time."""
 
-    def choose(points: list[CutPoint], *, pretrained: bool, **about: Any) -> FreezeChoice:
+    def choose(points: list[CutPoint], *, pretrained: bool, **about: Any) -> CutChoice:
         point = next((one for one in points if name in one.names), None)
-        return FreezeChoice(point, "the test says so.", 2 if point else 0)
+        return CutChoice(point, "the test says so.", 2 if point else 0)
 
     return choose
 

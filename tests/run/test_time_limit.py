@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,15 +10,22 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from residapt.config import Config
+from residapt.errors import ConfigError
 from residapt.run.clock import Pace, RunClock, StepCost
+from residapt.run.prepare import prepare
+from residapt.run.request import Request
+from residapt.run.restarts import with_restarts
 from residapt.run.time_limit import TimeLimit
 from residapt.train import Callback, Method, Trainer
 from residapt.train.checkpoint import Checkpointer, restore_checkpoint
 from residapt.train.length import Length
-from support.tiny_run import tiny_trainer
+from support.cli import invoke
+from support.tiny_run import TinyNet, tiny_trainer
 
 PLANNED, ENDING = 200, 10.0
 
@@ -57,7 +65,7 @@ def machine() -> Iterator[Callable[[Callable[[int], float]], Machine]]:
         return made
 
     yield build
-    for patch in patches:
+    for patch in reversed(patches):  # each brings back what was there before it
         patch.stop()
 
 
@@ -165,3 +173,46 @@ def test_proximal_steps_shrink_as_much_in_all_however_many_there_are() -> None:
     assert trainer.method.speed == pytest.approx(3.0)  # the last 60 steps became 20
     trainer.set_length(Length(100))
     assert trainer.method.speed == 1.0
+
+
+def request(**values: Any) -> Request:
+    images, labels = torch.randn(24, 1, 8, 8), torch.arange(24) % 3
+    config = Config.parse({"minutes": 60, "train": {"steps": 2}, **values.pop("config", {})})
+    return Request(config=config, model=TinyNet(), source=(images, labels), target=images, **values)
+
+
+def test_what_came_before_the_run_was_prepared_belongs_to_the_time_allowed() -> None:
+    assert prepare(request(started=time.monotonic() - 500.0)).clock.used >= 500.0
+    assert prepare(request()).clock.used < 400.0
+
+
+def test_the_command_line_counts_from_its_beginning(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Request] = []
+
+    def run(asked: Request) -> None:
+        seen.append(asked)
+        raise ConfigError("that is all")
+
+    monkeypatch.setattr("residapt.run.api.run_request", run)
+    monkeypatch.setattr("residapt.run.run_request", run, raising=False)
+    before = time.monotonic()
+    invoke("adapt", "-s", str(digits / "printed"), "-t", str(digits / "written"), "-o", str(tmp_path / "run"))
+    (asked,) = seen
+    assert asked.started is not None
+    assert before <= asked.started <= time.monotonic()
+
+
+def test_only_the_first_restart_began_with_the_command() -> None:
+    began: list[float | None] = []
+
+    def go(asked: Request, ready: Callable[[], None]) -> Any:
+        began.append(asked.started)
+        if len(began) == 2:
+            raise ConfigError("that is all")
+        return mock.MagicMock()
+
+    with pytest.raises(ConfigError):
+        with_restarts(request(started=5.0, config={"restarts": 2}), go)
+    assert began == [5.0, None]

@@ -347,7 +347,7 @@ def test_changed_settings_are_told(tmp_path: Path) -> None:
     saved_run(tmp_path)
     trainer = tiny_trainer("rpt", steps=12)
     restore_checkpoint(trainer, tmp_path)
-    assert trainer.notes == ["going on with changed settings: train.steps = 12 (was 10)."]
+    assert trainer.notes == ["resuming with changed settings: train.steps = 12 (was 10)."]
 
 
 def test_a_vanished_file_and_a_failed_allocation_tell_how_to_go_on(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def first_sign(classes: int, **series: Sequence[float]) -> tuple[int, Divergence
     """The first step at which something is found."""
     detector = DivergenceDetector(classes)
     for step, values in enumerate(zip(*series.values(), strict=True), start=1):
-        found = detector.look(dict(zip(series, values, strict=True)))
+        found = detector.check(dict(zip(series, values, strict=True)))
         if found is not None:
             return step, found
     return None
@@ -90,17 +90,17 @@ def test_divergence_is_seen_within_fifty_steps(what: str, classes: int, start: i
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["class", "domain", GRADIENT])
 def test_what_is_not_finite_is_seen_at_once(name: str, value: float) -> None:
-    found = DivergenceDetector(10).look({"class": 0.1, "domain": 0.7, GRADIENT: 1.0, name: value})
+    found = DivergenceDetector(10).check({"class": 0.1, "domain": 0.7, GRADIENT: 1.0, name: value})
     assert found is not None
     assert (found.name, found.gross) == (name, True)
 
 
 def test_a_loss_beyond_all_measure_is_seen_at_once() -> None:
     limit = AT_ONCE * math.log(10)
-    found = DivergenceDetector(10).look({"class": 1.01 * limit})
+    found = DivergenceDetector(10).check({"class": 1.01 * limit})
     assert found is not None
     assert found.gross
-    assert DivergenceDetector(10).look({"class": 0.99 * limit}) is None
+    assert DivergenceDetector(10).check({"class": 0.99 * limit}) is None
 
 
 def test_the_limits_are_those_that_are_documented() -> None:
@@ -137,12 +137,12 @@ def test_a_domain_classifier_that_swings_around_guessing_is_left_alone() -> None
 def test_the_usual_norm_is_the_geometric_mean_and_none_before_there_is_one() -> None:
     detector = DivergenceDetector(10)
     for _ in range(49):
-        detector.look({GRADIENT: 7.0})
+        detector.check({GRADIENT: 7.0})
     assert detector.usual_norm is None
-    detector.look({GRADIENT: 7.0})
+    detector.check({GRADIENT: 7.0})
     assert detector.usual_norm == pytest.approx(7.0)
     for number in range(2000):
-        detector.look({GRADIENT: (1.0, 4.0)[number % 2]})
+        detector.check({GRADIENT: (1.0, 4.0)[number % 2]})
     assert detector.usual_norm == pytest.approx(2.0, rel=0.02)
 
 
@@ -152,9 +152,9 @@ def test_a_detector_that_is_stored_in_between_finds_the_same(cut: int, seed: int
     series = [[a, LOG2 * b, 3 * c] for a, b, c in zip(*(noise(160, 1.0, seed + i) for i in range(3)), strict=True)]
     rows = [dict(zip(("class", "domain", GRADIENT), row, strict=True)) for row in series]
     whole, first, second = (DivergenceDetector(2) for _ in range(3))
-    expected = [whole.look(row) for row in rows]
-    found = [first.look(row) for row in rows[:cut]]
+    expected = [whole.check(row) for row in rows]
+    found = [first.check(row) for row in rows[:cut]]
     second.restore(json.loads(json.dumps(first.state())))
-    found += [second.look(row) for row in rows[cut:]]
+    found += [second.check(row) for row in rows[cut:]]
     assert found == expected
     assert second.state() == whole.state()

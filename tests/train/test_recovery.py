@@ -248,13 +248,13 @@ def test_a_domain_classifier_that_is_outrun_is_noticed_within_fifty_steps(
         adversary={"lr": 1e-4},
     )
     history: list[dict[str, float]] = []
-    real = made.recovery.detector.look
+    real = made.recovery.detector.check
 
-    def look(values: dict[str, float]) -> Any:
+    def check(values: dict[str, float]) -> Any:
         history.append(dict(values))
         return real(values)
 
-    made.recovery.detector.look = look  # type: ignore[method-assign]
+    made.recovery.detector.check = check  # type: ignore[method-assign]
     made.run()
     assert story.infos
     step, info = story.infos[0]

@@ -46,16 +46,16 @@ class Domain:
     checksum: str
     """Of the decoded pixels."""
 
-    def training(self) -> CachedViews:
+    def training(self) -> CachedActivations:
         """Images for training."""
-        return CachedViews(self.views)
+        return CachedActivations(self.views)
 
     def scored(self) -> Labelled:
         """Images and labels for scoring."""
-        return Labelled(CachedViews(self.plain.unsqueeze(0)), self.labels)
+        return Labelled(CachedActivations(self.plain.unsqueeze(0)), self.labels)
 
 
-class CachedViews:
+class CachedActivations:
     """Cached activations as images: each sample of a batch is one of its views, at random."""
 
     def __init__(self, views: Tensor) -> None:

@@ -6,19 +6,22 @@ importing, optimisers, scores and the report take what they take.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
+from PIL import Image
 from rich.table import Table
 from torch import Tensor, nn
 
+from residapt.config import load_config
+from residapt.data.synthetic import handwritten_digits, printed_digits
 from residapt.errors import TrainingError
 from residapt.settings import Settings
+from residapt.storage.run_directory import RunDirectory
+from residapt.storage.summary import read_summary
 from residapt_bench.record import Environment, append_record
 from residapt_bench.usage import Usage, run_measured
 
@@ -27,7 +30,9 @@ WITHIN = 0.1
 """Largest share of the time allowed by which a run may miss it."""
 CALL, IMAGE = 0.01, 0.025
 """Seconds that the network waits in a forward pass, and for each image in it."""
-IMAGES, CLASSES = 200, 3
+SPEC = f"{__name__}:Waiting"
+IMAGES = 200
+"""Of each domain."""
 
 
 class LimitRecord(Settings):
@@ -57,10 +62,10 @@ class LimitRecord(Settings):
 class Waiting(nn.Module):
     """A small network that waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_classes: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 32), nn.ReLU())
-        self.head = nn.Linear(32, CLASSES)
+        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU())
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, later than need be."""
@@ -69,41 +74,46 @@ class Waiting(nn.Module):
         return logits
 
 
-def domains() -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Noisy images of three classes, those of the target brighter."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(IMAGES) % CLASSES
-    centres = torch.randn(CLASSES, 1, 8, 8, generator=generator)
-    source, target = (centres[labels] + torch.randn(IMAGES, 1, 8, 8, generator=generator) for _ in range(2))
-    return (source, labels), target + 0.5
+def write_domains(folder: Path) -> tuple[Path, Path]:
+    """Printed digits in a folder for each class, and handwritten ones."""
+    written = handwritten_digits()
+    places = folder / "printed", folder / "written"
+    for place, images in zip(places, (printed_digits(IMAGES), written.subset(range(IMAGES))), strict=True):
+        for number, (image, label) in enumerate(zip(images.images, images.labels.tolist(), strict=True)):
+            (place / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[0].numpy()).save(place / str(label) / f"{number}.png")
+    return places
 
 
-_RUN = """
-import json, sys
-import residapt
-from residapt_bench.speed.limit import Waiting, domains
-source, target = domains()
-minutes, out, result = sys.argv[1:]
-run = residapt.adapt(Waiting(), source=source, target=target, out=out, minutes=float(minutes), train_source_first=True)
-config = run.setup.config
-planned = {"source training": config.pretrain.steps, "adaptation": config.train.steps}
-notes = [note for note in run.summary.notes if "steps instead of" in note]
-with open(result, "w") as file:
-    found = {"planned": planned, "taken": run.summary.steps, "parts": run.summary.seconds, "notes": notes}
-    json.dump(found, file)
-"""
+def command(spec: str, minutes: float, source: Path, target: Path, out: Path) -> list[str]:
+    """The command line of a run that takes longer than it may."""
+    words = ["-m", "residapt", "adapt", "-s", source, "-t", target, "-o", out, "-m", f"{__name__}:Waiting"]
+    more = ("--image-size", 28, "--set", "data.channels=1")
+    time_allowed = ("--set", f"minutes={minutes:g}", "--set", "pretrain.allow_chance=true")
+    return [sys.executable, *map(str, (*words, *more, *time_allowed))]
 
 
-def measure_limit(minutes: float) -> LimitRecord:
-    """A run in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="residapt-limit-") as folder:
-        out, log, result = (Path(folder, name) for name in ("run", "log", "result.json"))
-        code, usage = run_measured([sys.executable, "-c", _RUN, str(minutes), str(out), str(result)], log)
+def measure_limit(minutes: float, spec: str = SPEC, options: Sequence[str] = ()) -> LimitRecord:
+    """A run in a process of its own, with the command line's further options."""
+    with tempfile.TemporaryDirectory(prefix="residapt-limit-") as place:
+        folder = Path(place)
+        source, target = write_domains(folder)
+        words = [*command(spec, minutes, source, target, folder / "run"), *options]
+        code, usage = run_measured(words, folder / "log", {"RESIDAPT_CACHE": str(folder / "cache")})
         if code:
-            raise TrainingError(f"the run of {minutes:g} minutes ended with code {code}:\n{log.read_text()[-2000:]}")
-        found = json.loads(result.read_text(encoding="utf-8"))
-    values = {"minutes": minutes, "usage": usage, "environment": Environment.here()}
-    return LimitRecord.parse({**found, **values}, where="limit")
+            end = (folder / "log").read_text(encoding="utf-8")[-2000:]
+            raise TrainingError(f"the run of {minutes:g} minutes ended with code {code}:\n{end}")
+        run = RunDirectory(folder / "run")
+        summary, config = read_summary(run.summary), load_config(run.config)
+    return LimitRecord(
+        minutes=minutes,
+        planned={"source training": config.pretrain.steps or 0, "adaptation": config.train.steps},
+        taken=summary.steps,
+        parts=dict(summary.seconds),
+        notes=tuple(note for note in summary.notes if "steps instead of" in note),
+        usage=usage,
+        environment=Environment.here(),
+    )
 
 
 def run_limit(minutes: Sequence[float], out: Path | None) -> list[LimitRecord]:

@@ -15,7 +15,7 @@ from residapt.models.input_spec import IMAGENET
 from residapt_bench.experiment import execute
 from residapt_bench.experiment_file import ExperimentFile, RunSet
 from residapt_bench.office31.experiment import DOMAINS, PAIRS
-from residapt_bench.office31.images import CachedViews, load_domain
+from residapt_bench.office31.images import CachedActivations, load_domain
 from residapt_bench.office31.network import OfficeNetwork, PadFirst, frozen_stages, trained_part
 from residapt_bench.office31.page import office_page
 from residapt_bench.office31.published import PUBLISHED_OFFICE
@@ -89,7 +89,7 @@ def test_activations_are_computed_once(root: Path, cache: Path, monkeypatch: pyt
 
 def test_a_batch_takes_views_at_random_but_reproducibly() -> None:
     views = torch.arange(12.0).view(4, 3, 1)
-    images, index = CachedViews(views), torch.tensor([2, 0, 2, 2, 2, 2])
+    images, index = CachedActivations(views), torch.tensor([2, 0, 2, 2, 2, 2])
     first = images.fetch(index, torch.Generator().manual_seed(3))
     assert torch.equal(first, images.fetch(index, torch.Generator().manual_seed(3)))
     assert len(images) == 3

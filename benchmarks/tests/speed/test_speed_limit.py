@@ -33,23 +33,22 @@ def record(minutes: float, seconds: float) -> LimitRecord:
 
 def test_the_network_waits() -> None:
     begin = time.perf_counter()
-    assert Waiting()(torch.zeros(5, 1, 8, 8)).shape == (5, limit.CLASSES)
+    assert Waiting(3)(torch.zeros(5, 1, 28, 28)).shape == (5, 3)
     assert time.perf_counter() - begin >= limit.CALL + 5 * limit.IMAGE
 
 
 def test_a_run_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = limit._RUN.replace("minutes=float(minutes)", "minutes=float(minutes), steps=2, pretrain=PRETRAIN")
-    monkeypatch.setattr(limit, "_RUN", f"PRETRAIN = dict(steps=1, allow_chance=True)\n{program}")
-    found = measure_limit(1.0)
+    monkeypatch.setattr(limit, "IMAGES", 60)
+    found = measure_limit(1.0, "lenet", ("--set", "pretrain.steps=1", "--steps", "2"))
     assert found.planned == found.taken == {"source training": 1, "adaptation": 2}
     assert found.share == found.usage.seconds / 60
     assert 0 < sum(found.parts.values()) < found.usage.seconds
 
 
 def test_a_run_that_fails_shows_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit, "_RUN", "raise SystemExit('out of luck')")
-    with pytest.raises(TrainingError, match="out of luck"):
-        measure_limit(1.0)
+    monkeypatch.setattr(limit, "IMAGES", 20)
+    with pytest.raises(TrainingError, match="no setting 'nonsense'"):
+        measure_limit(1.0, options=("--set", "nonsense=1"))
 
 
 def test_each_number_of_minutes_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,7 +93,9 @@ def adapt(
     ] = None,
     restarts: Annotated[
         int | None,
-        _option("--restarts", help="Make the run so often; select the one that the others agree with.", panel=TRAINING),
+        _option(
+            "--restarts", help="Runs from different seeds; the one the others agree with is selected.", panel=TRAINING
+        ),
     ] = None,
     processes: Annotated[
         int | None,
@@ -108,7 +111,9 @@ def adapt(
     ] = False,
     keep_checkpoints: Annotated[
         bool,
-        _option("--keep-checkpoints", help="Keep them at the end, for --resume RUN --select SCORE.", panel=RESULT),
+        _option(
+            "--keep-checkpoints", help="Keep checkpoints at the end, for --resume RUN --select SCORE.", panel=RESULT
+        ),
     ] = False,
     dry_run: Annotated[
         bool, _option("--dry-run", help="Only show what would be done, and how long it takes.", panel=RESULT)
@@ -129,6 +134,7 @@ def adapt(
     as_json: JsonOption = False,
 ) -> None:
     """Adapt a network to unlabelled images of a new place, camera or season."""
+    started = time.monotonic()  # loading torch belongs to the time allowed
     from residapt.config import load_config
     from residapt.errors import ConfigError
     from residapt.methods.names import SOURCE_FREE
@@ -189,6 +195,7 @@ def adapt(
         keep_checkpoints=keep_checkpoints,
         trust_code=trusted,
         scanned=scanned,
+        started=started,
     )
     if dry_run:
         from residapt.run.plan import plan_lines
@@ -210,7 +217,7 @@ def _go_on_in(processes: int | None) -> None:
 def _resume(
     path: Path, options: Mapping[str, Any], changes: Sequence[str], quiet: bool, as_json: bool, **more: Any
 ) -> None:
-    """Go on with a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
+    """Resume a run. One that has finished is shown again; ``--force`` then accepts its adapted network.
 
     ``--select`` takes another of its checkpoints, if they were kept.
     """

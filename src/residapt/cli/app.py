@@ -31,8 +31,8 @@ messages = Console(stderr=True)
 errors = Console(stderr=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         console.print(f"residapt {__version__}", highlight=False)
         raise typer.Exit
 

@@ -33,11 +33,9 @@ def list_files() -> None:
 
 @cache.command(epilog="Example: residapt cache clear --older 30")
 def clear(
-    older: Annotated[
-        float, typer.Option("--older", min=0, help="Only files that were not used for so many days.")
-    ] = 0.0,
+    older: Annotated[float, typer.Option("--older", min=0, help="Only files not used for this many days.")] = 0.0,
 ) -> None:
-    """Remove the files. Runs that use them go on, and decode images again where they have to."""
+    """Remove the files. Runs that use them continue, and decode images again where necessary."""
     from residapt.data.cache_folder import cache_folder, entries, remove
 
     before = time.time() - 86400 * older

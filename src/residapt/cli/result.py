@@ -98,9 +98,13 @@ def _disagreement(summary: RunSummary, out: Path) -> list[str]:
         return []
     place = shlex.quote(str(out))
     if selected == "source" and min(gains) > 0:
-        return [f"The labels of the scored images disagree: accuracy rose. To go by them: residapt accept {place}"]
+        return [
+            f"The labels of the scored images disagree: accuracy rose. To follow the labels: residapt accept {place}"
+        ]
     if selected == "adapted" and max(gains) < 0:
-        return [f"The labels of the scored images disagree: accuracy fell. To go by them: residapt reject {place}"]
+        return [
+            f"The labels of the scored images disagree: accuracy fell. To follow the labels: residapt reject {place}"
+        ]
     return []
 
 
@@ -152,7 +156,7 @@ def _sizes(out: Path) -> list[str]:
     if config.base == "reference":
         return [f"Adapter: {size}, on the source network of {network}, which stays as it is."]
     carried = f"{len(config.carried)} of the {len(config.tensors)} tensors of the source network"
-    return [f"Adapter: {size}, with {carried} ({network}), which was trained along; --freeze base makes a small one."]
+    return [f"Adapter: {size}, with {carried} ({network}), which was trained as well; --freeze base makes a small one."]
 
 
 def _ranks(summary: RunSummary) -> list[str]:

@@ -40,7 +40,7 @@ def suggest(
     trust_code: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Suggest target images to label next: unsure, disputed between the networks, and unlike one another."""
+    """Suggest target images to label next: uncertain, disputed between the networks, and unlike one another."""
     from residapt.storage.atomic import refuse_existing
     from residapt.storage.run_directory import RunDirectory
 

@@ -120,7 +120,7 @@ class Batches:
     """``batch(step)`` draws from both domains; with several processes each gets its share of the global batch.
 
     ``few`` is the number of labelled target images in a step, by default as many as of each domain: a few images are
-    repeated in it, each as often as the others, which leaves their mean as it is and batch norm enough to look at.
+    repeated in it, each as often as the others, which leaves their mean as it is and gives batch norm enough samples.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Batches:
         self.shares = {name: _share(name, count, rank, world) for name, count in self.sizes.items()}
 
     def batch(self, step: int, *, view: bool = False, target: bool = True) -> Batch:
-        """The batch of that step: the same whenever and by whomever it is asked.
+        """The batch of that step: the same whenever it is fetched.
 
         ``view`` adds the target images with other random changes, those that the data itself makes. Without ``target``
         none are fetched, and the source images stand in their place.

@@ -60,7 +60,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def remove(found: Iterable[Entry]) -> int:
-    """Remove files of the cache and give their bytes. Processes that have one open go on reading it."""
+    """Remove files of the cache and give their bytes. Processes that have one open can still read it."""
     freed = 0
     for entry in found:
         try:

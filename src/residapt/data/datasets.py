@@ -227,7 +227,7 @@ def image_of(row: Any) -> Any:
 
 
 def label_of(row: Any) -> Any:
-    """The label of a row; only ever asked of rows of a labelled set."""
+    """The label of a row; only called for rows of a labelled set."""
     if isinstance(row, Mapping):
         return row[_key(row, LABEL_KEYS, "label")]
     if isinstance(row, (tuple, list)) and len(row) > 1:

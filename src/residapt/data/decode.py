@@ -118,7 +118,7 @@ def _reason(path: Path, error: Exception, encoded: bytes | None) -> str:
         return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels"
     if isinstance(error, UnidentifiedImageError):
         length = path.stat().st_size if encoded is None else len(encoded)
-        return "it is empty" if length == 0 else "its content is no image of a known format"
+        return "it is empty" if length == 0 else "its content is not an image of a known format"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error) or type(error).__name__).rstrip(".")

@@ -178,7 +178,7 @@ class Pixels:
         """Which images were found to be unreadable since the last call."""
         broken = list(self.broken.values())
         new, self._told = broken[self._told :], len(broken)
-        return [f"{self.what}: {self._listed(new, len(self))}; others are taken instead."] if new else []
+        return [f"{self.what}: {self._listed(new, len(self))}; other images are used instead."] if new else []
 
     def left_out(self) -> tuple[str, ...]:
         """A note on the unreadable images, where they are left out."""

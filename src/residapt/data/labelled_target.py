@@ -109,7 +109,7 @@ def _missing_classes(opened: OpenLabelled) -> tuple[str, ...]:
     if not missing:
         return ()
     shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-    return (f"no labelled target image shows {shown}: what these look like there is learned without labels.",)
+    return (f"no labelled target image shows {shown}: they are learned without target labels.",)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def read_label_records(path: Path) -> tuple[LabelRecord, ...]:
 
 
 def check_unchanged(now: tuple[LabelRecord, ...], path: Path) -> None:
-    """Reject to go on with other labelled images than those that a run was begun with."""
+    """Refuse to resume with other labelled images than those that a run was begun with."""
     then = read_label_records(path)
     if set(now) == set(then):
         return

@@ -124,7 +124,7 @@ def _text(file: Path) -> str:
         if not file.exists():
             raise DataError(f"label file '{file}' does not exist. Give a CSV file (path,class), or class folders.")
         if not file.is_file():
-            raise DataError(f"label file '{file}' is no file. Give a CSV file (path,class), or class folders.")
+            raise DataError(f"label file '{file}' is not a file. Give a CSV file (path,class), or class folders.")
         if file.stat().st_size > LARGEST:
             raise DataError(f"label file '{file}' is larger than {LARGEST // 1_000_000} MB; is it the right file?")
         content = file.read_bytes()

@@ -12,7 +12,7 @@ from residapt.errors import ConfigError, DataError
 
 SUFFIXES = (".csv", ".txt", ".parquet")
 CHECKED = 100
-"""Images of a list that are looked for before anything is read."""
+"""Images of a list whose files are checked before anything is read."""
 
 
 def is_list(place: Path) -> bool:
@@ -87,7 +87,7 @@ def _parquet_rows(file: Path, wanted: Sequence[Collection[str]]) -> Iterator[tup
                 if not isinstance(cells[0], str):
                     raise DataError(
                         f"'{file}', row {number}: column '{columns[0]}' holds a {type(cells[0]).__name__} and no path. "
-                        "Images inside of Parquet files are read by datasets.load_dataset('parquet', ...)."
+                        "Images inside Parquet files are read by datasets.load_dataset('parquet', ...)."
                     )
                 yield number, ["" if cell is None else str(cell) for cell in cells]
     except (OSError, ArrowException) as error:

@@ -14,7 +14,7 @@ from residapt.data.batches import Batch
 from residapt.data.domains import DomainPair, Images, parts_of
 
 MOST = 4
-"""Threads, unless another number is asked for."""
+"""Threads, unless another number is set."""
 
 
 class Prefetcher:
@@ -22,7 +22,7 @@ class Prefetcher:
 
     Args:
         make: Prepares the batch of a step; called from several threads.
-        workers: Threads; 0 prepares each batch when it is asked for.
+        workers: Threads; 0 prepares each batch when it is needed.
         last: There are no batches from this step on.
     """
 

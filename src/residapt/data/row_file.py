@@ -29,7 +29,7 @@ _TYPES = {"float16": torch.float16, "float32": torch.float32, "uint8": torch.uin
 
 
 class UnusableFileError(DataError):
-    """A file that is not what was looked for: of other data, unfinished or damaged."""
+    """A file that is not the expected one: of other data, unfinished or damaged."""
 
 
 class RowFile:
@@ -70,7 +70,7 @@ class RowFile:
             if length != self.row_bytes or zlib.crc32(buffer) != self._checks[row]:
                 raise DataError(
                     f"'{self.path}' has been changed or damaged since it was written (row {row} of {self.count}). "
-                    "Remove the file and start again: it will be made anew."
+                    "Remove the file and start again: it will be made again."
                 )
         return found
 
@@ -146,7 +146,7 @@ def _write(file: Any, path: Path, blocks: Iterable[Tensor], rows: int, key: str,
         file.write(values.data)
         written += len(values)
     if written != rows:
-        raise DataError(f"'{path}': {rows} rows were announced, and {written} came.")
+        raise DataError(f"'{path}': {rows} rows were expected, but {written} were given.")
     file.write(checks.tobytes())
     file.write(zlib.crc32(checks.tobytes(), zlib.crc32(header)).to_bytes(4, "little"))
 

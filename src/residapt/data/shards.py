@@ -122,7 +122,7 @@ class Shards:
 
 
 class _Names(Sequence[str]):
-    """Names that are made when they are asked for: there may be very many."""
+    """Names that are made when they are needed: there may be very many."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -184,4 +184,4 @@ def _class(file: Path, name: str, content: bytes) -> str:
         values = json.load(io.StringIO(text))
         return next((str(values[key]) for key in LABEL_KEYS if key in values), "")
     except (ValueError, TypeError):
-        raise DataError(f"'{file}': '{name}' is no JSON object. Correct it, or remove it.") from None
+        raise DataError(f"'{file}': '{name}' is not a JSON object. Correct it, or remove it.") from None

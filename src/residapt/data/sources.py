@@ -43,7 +43,7 @@ class Reading:
     on_image: Callable[[], None] = lambda: None
 
     def transforms(self) -> tuple[Normalise, Normalise]:
-        """For training, and for looking."""
+        """For training, and for predictions."""
         plain = Normalise(self.form.mean, self.form.std)
         return replace(plain, augment=augment if self.augment else None), plain
 
@@ -140,7 +140,7 @@ def open_files(
 ) -> tuple[OpenImages, Tensor]:
     """Image files, named from ``root``, and which of the given ones they are.
 
-    Of a small set, and of one that is asked for as a ``whole``, unreadable files are left out. Of a large one they are
+    Of a small set, and of one that is read as a ``whole``, unreadable files are left out. Of a large one they are
     found on the way, and others (with the same label) are taken instead.
     """
     return open_encoded(Files(tuple(paths), root), reading, what, labels, whole=whole)

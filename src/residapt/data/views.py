@@ -23,7 +23,7 @@ from residapt.data.row_file import RowFile, UnusableFileError, only_one, write_r
 from residapt.errors import DataError, ModelError
 
 VIEWS = 8
-"""Augmented views of each image, unless another number is asked for."""
+"""Augmented views of each image, unless another number is set."""
 BLOCK = 16
 """Images that are computed at a time: the activations inside of the stages are large."""
 
@@ -89,7 +89,7 @@ class StageOutputs:
 
     @property
     def strong(self) -> CachedViews:
-        """The other views: of strongly changed images, where those were asked for."""
+        """The other views: of strongly changed images, where there are some."""
         return CachedViews(self.train.rows, self.train.views, range(_weak(self.train.views), self.train.views))
 
     @property
@@ -127,7 +127,7 @@ def stage_outputs(
         identity: Texts that change whenever the outputs would: the digest of the stages, that of the images
             (:func:`digest_of_files`, :func:`digest_of_images`), and what the random changes are.
         strong: The same images with strong random changes, which the second half of the views are of.
-        folder: Where the file is kept and looked for; None keeps it for as long as the result lives.
+        folder: Where the file is kept and found again; None keeps it for as long as the result lives.
         name: Beginning of the file's name.
         config: Number of views, and precision.
         seed: Of the random changes.

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from residapt.deploy.export_onnx import quiet, write_onnx
 from residapt.deploy.load_run import DeployedModel, load_run
 from residapt.deploy.parity import Runner, check_parity, example_batch, with_plain_output
-from residapt.errors import ConfigError, ModelError, ResidaptError
+from residapt.errors import ConfigError, ModelError, ResidaptError, first_line
 from residapt.models import read_weights
 from residapt.storage.atomic import atomic_file, refuse_existing
 from residapt.storage.metadata import to_properties
@@ -90,8 +90,8 @@ def _write(deployed: DeployedModel, form: Format, path: Path) -> float:
     except (ResidaptError, OSError):
         raise
     except Exception as error:  # exporters raise whatever their passes do
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{deployed.spec} cannot be exported as {form}: {reason[0]}. Try another --format.") from error
+        text = f"{deployed.spec} cannot be exported as {form}: {first_line(error)}. Try another --format."
+        raise ModelError(text) from error
     return check_parity(f"the {form} file", network, runner, deployed.input)
 
 

@@ -73,7 +73,7 @@ def load_run(
     run = RunDirectory(path)
     if not run.model.is_file():
         raise ConfigError(
-            f"run '{path}' has not finished: it has no {run.model.name}. Go on with residapt adapt --resume."
+            f"run '{path}' has not finished: it has no {run.model.name}. Resume it with residapt adapt --resume."
         )
     labelled = frozenset(record.mark for record in read_label_records(run.labelled))
     return replace(_from_file(run.model, device, trust_code), target=_target_of(run), labelled=labelled)

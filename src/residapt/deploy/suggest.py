@@ -109,7 +109,11 @@ def suggest_images(
     adapted = load_run(kept, device=device, trust_code=trust_code) if kept.is_file() else deployed
     source = load_run(run.source, device=device, trust_code=trust_code)
     if deployed.target is None or not deployed.target.is_dir():
-        what = "names no target folder" if deployed.target is None else f"was of '{deployed.target}', which is gone"
+        what = (
+            "names no target folder"
+            if deployed.target is None
+            else f"used '{deployed.target}', which does not exist any more"
+        )
         raise ConfigError(f"run '{path}' {what}: there are no images to suggest. In Python: residapt.suggest(run).")
     files = scan_target(deployed.target)
     done = 0

@@ -20,9 +20,9 @@ RECORDED = ("source_accuracy", "class_ami", "infomax", "bnm", "snd")
 ROUNDING = 1e-9
 """Probabilities closer than this are equal, so that equally confident predictions are taken or left together."""
 NEIGHBOURS = 10
-"""Neighbours that are asked."""
-ASKED = 2_000
-"""Most target samples whose neighbours are asked."""
+"""Nearest neighbours of a target sample."""
+NEIGHBOURS_OF = 2_000
+"""Largest number of target samples whose neighbours are found."""
 
 
 def measure(before: Evidence, after: Evidence) -> Votes:
@@ -71,7 +71,7 @@ def _standardised(features: Tensor) -> Tensor:
 
 def _neighbour_agreement(features: Tensor, predicted: Tensor) -> float:
     """Share of the nearest neighbours, by cosine of features, that are predicted as the same class."""
-    keep = subset(len(features), ASKED, seed=0)
+    keep = subset(len(features), NEIGHBOURS_OF, seed=0)
     points, labels = functional.normalize(features[keep].double(), dim=1), predicted[keep]
     alike = points @ points.T
     alike.fill_diagonal_(-2.0)

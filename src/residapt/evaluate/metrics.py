@@ -69,7 +69,7 @@ class Ranking:
 def rank(scores: Tensor, positive: Tensor) -> Ranking:
     """Rank by score; equal scores make one threshold, so that their order in the data cannot matter."""
     if bool(scores.isnan().any()):
-        raise DataError("the network's outputs contain NaN, so that images cannot be ranked. Train it anew.")
+        raise DataError("the network's outputs contain NaN, so that images cannot be ranked. Train it again.")
     found = int(positive.sum())
     if not found:
         raise DataError("there is no positive image, so that there is no recall. Give images of the positive class.")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from residapt.data.domains import Images, Labelled
 from residapt.streams import Stream
+from residapt.transform.modes import evaluation_mode
 
 Protocol = Literal["transductive", "held-out"]
 
@@ -29,13 +30,8 @@ class Evaluation:
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; the module's mode is restored."""
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        module.train(was_training)
+    with evaluation_mode(module), torch.no_grad():
+        yield
 
 
 def predict_logits(

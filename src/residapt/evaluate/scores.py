@@ -83,10 +83,10 @@ SCORES: dict[str, ScoreSpec] = {
         bnm, "target predictions that are confident and spread over the classes (nuclear norm); 1 at best"
     ),
     "snd": ScoreSpec(
-        snd, "how many target images have alike predictions, 0 at most; also high when all are of one class"
+        snd, "how many target images have similar predictions, 0 at most; also high when all are of one class"
     ),
     "class_ami": ScoreSpec(
-        class_ami, "agreement of the predicted classes with groups of alike target images (k-means)"
+        class_ami, "agreement of the predicted classes with groups of similar target images (k-means)"
     ),
     "dev": ScoreSpec(dev, "minus the estimated target error, from source errors weighted by a density ratio"),
     "devn": ScoreSpec(devn, "DEV with normalised weights: steadier when a few weights are large"),

@@ -1,4 +1,11 @@
-"""Losses: tensors in, scalar out (paper §3.2)."""
+"""Losses: tensors in, scalar out (paper §3.2).
+
+Example:
+    >>> import torch, residapt
+    >>> x = torch.randn(64, 5)
+    >>> float(residapt.losses.coral(x, x + 3.0)) < 1e-6  # blind to the mean
+    True
+"""
 
 from residapt.losses.adversarial import (
     DomainClassifier,

@@ -1,4 +1,11 @@
-"""What is trained and the loss of one step: RPT and every system it is compared with."""
+"""What is trained and the loss of one step: RPT and every system it is compared with.
+
+Example:
+    >>> import torch, residapt
+    >>> method = residapt.methods.build_method("rpt", torch.nn.Linear(6, 2), example=torch.randn(4, 6))
+    >>> method.streams.ranks()
+    {'model': (32, 32)}
+"""
 
 from typing import TYPE_CHECKING
 

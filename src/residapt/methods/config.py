@@ -96,7 +96,7 @@ class DSNConfig(Settings):
 
 
 class SearchConfig(Settings):
-    """Trainings that only look for the class frequencies, where those turn out to be far from what was assumed."""
+    """Trainings that only estimate the class frequencies, where those turn out to be far from what was assumed."""
 
     rounds: int = Field(0, ge=0)
     """Short trainings, each from the same network: the first half from where the training started, the others from the
@@ -185,7 +185,12 @@ class ConsistencyConfig(Settings):
 
 
 class MethodConfig(Settings):
-    """Settings of a method."""
+    """Settings of a method.
+
+    Example:
+        >>> MethodConfig(stream_weight=0.5, rank=RankConfig(every=50)).rank.every
+        50
+    """
 
     discrepancy: DiscrepancyConfig = DiscrepancyConfig()
     """The loss that pulls the domains together."""

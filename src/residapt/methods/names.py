@@ -23,7 +23,7 @@ SHARED = (
     SharedMethod(
         "dann",
         "reversal",
-        "DANN: features that do not tell a domain classifier the domain, by gradient reversal.",
+        "DANN: features from which a domain classifier cannot tell the domain, by gradient reversal.",
         "Ganin et al. 2016",
     ),
     # Also RPT with every layer shared.

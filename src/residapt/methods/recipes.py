@@ -35,7 +35,7 @@ RECIPES: dict[str, Mapping[str, Any]] = {
 
 ``default`` was chosen on the proving ground (docs/research/proving-ground.md): strong views, minimum class confusion,
 averaged weights. ``paper`` is the paper's method: every setting at its default. ``plus`` fits the class frequencies of
-the target (docs/research/beyond.md) and is meant for domains whose images differ in nothing but their look.
+the target (docs/research/beyond.md) and is meant for domains whose images differ in appearance alone.
 ``source-free`` is taken where there are no source images.
 """
 

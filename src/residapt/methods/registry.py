@@ -15,6 +15,7 @@ from residapt.methods.config import MethodConfig
 from residapt.methods.names import check_method
 from residapt.streams import Outputs, TwoStream
 from residapt.train.method import Method
+from residapt.transform.modes import evaluation_mode
 
 Factory = Callable[[nn.Module, MethodConfig, Tensor], Method]
 
@@ -65,7 +66,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 
 def method_names() -> tuple[str, ...]:
-    """All methods."""
+    """Names of all registered methods."""
     _load_built_in()
     return tuple(sorted(_METHODS))
 
@@ -93,7 +94,7 @@ def _require_fixed(name: str, method: Method) -> None:
     if not streams.fixed or not learns:
         raise ConfigError(
             f"method '{name}' learns by changing the network itself, but it is to stay as it is (freeze = 'base'). "
-            f"Leave freeze out, or take a method with parameters for the target alone, such as rpt."
+            f"Leave freeze out, or use a method with parameters for the target alone, such as rpt."
         )
 
 
@@ -105,10 +106,5 @@ def shared_streams(model: nn.Module, config: MethodConfig) -> TwoStream:
 @torch.no_grad()
 def probe(streams: TwoStream, example: Tensor, inner: tuple[str, ...] = ()) -> Outputs:
     """One evaluation pass, to learn the widths of features and logits; nothing in the model changes."""
-    modes = {module: module.training for module in streams.modules()}
-    streams.eval()
-    try:
+    with evaluation_mode(streams):
         return streams.outputs(example[:2], stream="source", inner=inner)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

@@ -66,11 +66,11 @@ class Round:
 
 
 class Ended(NamedTuple):
-    """What a training that has ended is asked for."""
+    """What is read from a finished training."""
 
     prior: TargetPrior
     agreement: Callable[[], float]
-    """How well predictions and clusters of the target agree; asked for where it counts, since it takes a moment."""
+    """How well predictions and clusters of the target agree; computed only where it is read."""
 
 
 def rounds(first: Round) -> Generator[Round, Ended, None]:

@@ -18,7 +18,7 @@ from residapt.streams import Outputs, TwoStream
 from residapt.streams.own import TargetParameters
 from residapt.streams.two_stream import Residuals
 from residapt.transform import TransformConfig
-from residapt.transform.layers import is_inside, matching
+from residapt.transform.names import is_inside, matching
 
 
 def parameter_owners(model: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -38,7 +38,7 @@ class SeparateStreams(TwoStream):
     def __init__(self, model: nn.Module, config: TransformConfig, layers: Sequence[str] = ("*",)) -> None:
         super().__init__(model, config.model_copy(update={"include": ()}))
         owners = parameter_owners(model)
-        chosen = matching(layers, list(owners), "two_stream.layers")
+        chosen = matching(layers, list(owners), setting="two_stream.layers")
         self.separate_layers = {
             layer: names for layer, names in owners.items() if layer in chosen and not is_inside(layer, self.frozen)
         }

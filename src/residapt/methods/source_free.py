@@ -150,7 +150,7 @@ def _assumed(config: MethodConfig, classes: int) -> Tensor:
     if prior.kind == "estimated":
         raise ConfigError(
             "prior.kind = 'estimated' compares predictions on both domains, but there are no source images. Give the "
-            "frequencies (prior.kind = 'given', prior.start), or take balanced."
+            "frequencies (prior.kind = 'given', prior.start), or use balanced."
         )
     if prior.kind != "given" or isinstance(prior.start, str):
         return torch.full((classes,), 1.0 / classes)

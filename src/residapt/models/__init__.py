@@ -1,4 +1,10 @@
-"""Networks: the paper's own, and any classifier named by a model spec."""
+"""Networks: the paper's own, and any classifier named by a model spec.
+
+Example:
+    >>> import torch, residapt
+    >>> residapt.models.build_model("lenet", num_classes=7, in_channels=1)(torch.rand(2, 1, 28, 28)).shape
+    torch.Size([2, 7])
+"""
 
 from residapt.models.heads import Bottleneck, find_head, with_bottleneck
 from residapt.models.input_spec import NATIVE, InputSpec, input_spec

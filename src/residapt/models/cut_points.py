@@ -7,8 +7,7 @@ registered matter. Whether everything goes through an output is read from autogr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+
+from residapt.transform.modes import evaluation_mode
 
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs."""
@@ -70,10 +71,12 @@ def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
     time on an idle machine, so that where a network is cut does not depend on what else runs in that moment.
 
     Example:
-        >>> [point.name for point in cut_points(residapt.models.build_model("lenet", num_classes=10), images)]
+        >>> import torch, residapt
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> [point.name for point in cut_points(lenet, torch.rand(8, 1, 28, 28))]
         ['conv1', 'relu1', 'pool1', 'conv2', 'relu2', 'pool2', 'full3', 'relu3']
     """
-    with evaluation(model):
+    with evaluation_mode(model):
         ends = _ends(model, example)
         if not ends:
             return []
@@ -92,18 +95,6 @@ def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
         )
         for names, shape in ends
     ]
-
-
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the context; afterwards each module is in the mode that it had before."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def traced(model: nn.Module, x: Tensor, note: Callable[[Any], Any] = lambda _: None) -> list[Call]:

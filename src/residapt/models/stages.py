@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from residapt.errors import ModelError
-from residapt.models.cut_points import Call, evaluation, single_tensor, traced
+from residapt.models.cut_points import Call, single_tensor, traced
 from residapt.models.placeholders import TRACED_IMAGES, Feed, Skipped, template_of
+from residapt.transform.modes import evaluation_mode
 
 
 class FrozenStages(nn.Module):
@@ -44,7 +45,7 @@ class FrozenStages(nn.Module):
         raise ModelError(f"'{self.last}' of {type(self.model).__name__} is not called, so nothing can be cut after it.")
 
     def train(self, mode: bool = True) -> FrozenStages:
-        """Evaluation mode, whatever is asked: the statistics are frozen as well."""
+        """Evaluation mode, whatever mode is set: the statistics are frozen as well."""
         return super().train(False)
 
     def digest(self) -> str:
@@ -80,12 +81,16 @@ def cut_after(model: nn.Module, last: str, example: Tensor) -> tuple[FrozenStage
         example: A batch of images of the size that will be used.
 
     Example:
-        >>> front, rest = cut_after(resnet, "layer3", images)
-        >>> logits = rest(front(images))
+        >>> import residapt
+        >>> images = torch.rand(8, 1, 28, 28)
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> front, rest = cut_after(lenet, "pool1", images)
+        >>> torch.allclose(rest(front(images)), lenet(images), atol=1e-5)
+        True
     """
     _require_module(model, last)
     probe = _probe(example)
-    with evaluation(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         calls = traced(model, probe, template_of)
         whole = _logits(model(probe))
         stages = _stages(model, calls, last)
@@ -108,9 +113,11 @@ def join(front: FrozenStages, rest: nn.Module) -> nn.Module:
     """The whole network again: the frozen stages, and the rest as it is now.
 
     Example:
-        >>> front, rest = cut_after(model, "layer3", images)
-        >>> ...  # train the rest
-        >>> torch.save(join(front, rest).state_dict(), "whole.pt")
+        >>> import residapt
+        >>> lenet = residapt.models.build_model("lenet", num_classes=10, in_channels=1)
+        >>> front, rest = cut_after(lenet, "pool1", torch.rand(8, 1, 28, 28))
+        >>> join(front, rest).state_dict().keys() == lenet.state_dict().keys()
+        True
     """
     whole = copy.deepcopy(rest)
     feeds = {key: hook for key, hook in whole._forward_pre_hooks.items() if isinstance(hook, Feed)}

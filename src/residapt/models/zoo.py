@@ -14,7 +14,7 @@ from urllib.request import getproxies
 
 from torch import Tensor, nn
 
-from residapt.errors import ConfigError, ModelError
+from residapt.errors import ConfigError, ModelError, first_line
 from residapt.models.heads import head_names
 from residapt.models.weights import load_state, misfit_message
 
@@ -85,7 +85,7 @@ def _torchvision_weights(name: str) -> dict[str, Tensor]:
 
 
 def _no_weights(spec: str, error: Exception) -> ModelError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    reason = first_line(error)
     return ModelError(
         f"model {spec}: its pre-trained weights cannot be downloaded ({reason}). Give them as a file with --weights "
         "FILE, or start from random weights with --weights none."
@@ -171,7 +171,7 @@ def build_hf(
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ConfigError(
             f"model hf:{name} cannot be loaded: {reason} Give a directory written by save_pretrained, or the "
             "name of an image classifier on the Hugging Face hub (needs internet)."

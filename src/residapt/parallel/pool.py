@@ -73,7 +73,7 @@ class Pool(ABC):
     ) -> Iterator[tuple[T, R]]:
         """Yield each item with ``function(item)``, in order of completion.
 
-        The next item is asked for only when there is room for it and all results so far have been yielded. An item
+        The next item is requested only when there is room for it and all results so far have been yielded. An item
         whose worker dies is started again, at most ``ATTEMPTS`` times in all. After an exception no more items are
         started; it is raised when the calls that are running have ended.
         """
@@ -151,8 +151,3 @@ def call_in_worker(function: Callable[[T], R], item: T) -> R:
         except Exception:  # whatever the code of somebody else's exception does
             raise TrainingError(f"{type(error).__name__}: {error}") from error
         raise
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type if it has none."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

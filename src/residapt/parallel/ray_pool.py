@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from residapt.errors import ConfigError, TrainingError
-from residapt.parallel.pool import Pool, R, T, WorkerLostError, call_in_worker, first_line, limit_threads
+from residapt.errors import ConfigError, TrainingError, first_line
+from residapt.parallel.pool import Pool, R, T, WorkerLostError, call_in_worker, limit_threads
 
 
 def require_ray() -> Any:
@@ -57,7 +57,7 @@ class RayPool(Pool):
 
     @property
     def width(self) -> int:
-        """The number of jobs asked for, or of processors in the cluster at present."""
+        """The requested number of jobs, or of processors in the cluster at present."""
         return self.jobs or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, function: Callable[[T], R], item: T, name: str) -> Future[R]:

@@ -1,4 +1,11 @@
-"""Automatic complexity selection (paper §3.3)."""
+"""Automatic complexity selection (paper §3.3).
+
+Example:
+    >>> import torch, residapt
+    >>> residapt.rank.exact_prox(torch.eye(2), column_threshold=1.0, row_threshold=1.0)
+    tensor([[0., 0.],
+            [0., 0.]])
+"""
 
 from typing import TYPE_CHECKING
 

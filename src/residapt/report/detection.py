@@ -16,7 +16,7 @@ MEANING = (
     "positive. Average precision (AP) is the area below the curve: 1 is perfect, and a random ranking has "
     "{chance:.3f}, the share of '{positive}' among the images (dotted)."
 )
-LOOKS = {"source_only": ("source only", "--before"), "adapted": ("adapted", "--target")}
+STYLES = {"source_only": ("source only", "--before"), "adapted": ("adapted", "--target")}
 """Name and colour of each stage."""
 
 
@@ -47,7 +47,7 @@ def detection_section(data: RunData) -> Section | None:
 
 def _series(one: ScoredDetection) -> Series:
     """The curve begins at recall 0 with the precision of the first threshold."""
-    name, color = LOOKS[one.stage]
+    name, color = STYLES[one.stage]
     curve = one.detection.curve
     x, y = [0.0, *(point.recall for point in curve)], [curve[0].precision, *(point.precision for point in curve)]
     return Series(f"{name}, AP {one.detection.average_precision:.3f}", x, y, color)
@@ -58,7 +58,7 @@ def _table(found: list[ScoredDetection]) -> Html:
     rows = [
         (
             one.name,
-            LOOKS[one.stage][0],
+            STYLES[one.stage][0],
             tag("strong" if one.stage == "adapted" else "span", f"{one.detection.average_precision:.3f}"),
             badge(one.protocol),
             count(one.detection.positives),

@@ -27,7 +27,7 @@ class Section:
     short: str = ""
     """Its name in the table of contents; empty leaves it out."""
     folds: bool = False
-    """Whether a narrow screen shows its title only, until it is asked for."""
+    """Whether a narrow screen shows its title only, until it is opened."""
 
 
 def render_page(title: str, header: object, sections: Sequence[Section]) -> Html:

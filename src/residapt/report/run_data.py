@@ -82,7 +82,7 @@ def read_settings(path: Path) -> list[Setting]:
         return [Setting(key, _show(value), "", False) for key, value in _flatten(values)]
     defaults = {key: value for key, value, _ in describe_config(load_config())}
     return [
-        Setting(key, _show(value), explanation, value != defaults.get(key))
+        Setting(key, _show(value), explanation.replace("``", ""), value != defaults.get(key))
         for key, value, explanation in describe_config(config)
     ]
 

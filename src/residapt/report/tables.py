@@ -60,5 +60,5 @@ def table(
 
 
 def folded(title: str, *children: object) -> Html:
-    """Something long, shown when asked for."""
+    """Something long, shown when opened."""
     return tag("details", tag("summary", title), *children)

@@ -102,7 +102,7 @@ def _unfinished(data: RunData) -> Html:
     return join(
         [
             tag("p", "This run has not finished.", class_="headline warning"),
-            tag("p", f"There is no verdict yet; the curves below show how far it got.{reached} Go on with:"),
+            tag("p", f"There is no verdict yet; the curves below show how far it got.{reached} Resume with:"),
             command(run_command("adapt", "--resume", data.path)),
             note(data.problem, "warning") if data.problem else "",
         ]
@@ -132,10 +132,10 @@ def _labels_disagree(data: RunData, summary: RunSummary) -> list[Html]:
     if not gains:
         return []
     if summary.verdict.selected == "adapted" and max(gains) < -CLEAR:
-        text = "The labelled images say otherwise: accuracy fell. Trust the labels; this selects the source network:"
+        text = "The labelled images disagree: accuracy fell. Trust the labels; this selects the source network:"
         return [note(text, "bad"), command(run_command("reject", data.path))]
     if summary.verdict.selected == "source" and min(gains) > CLEAR:
-        text = "The labelled images say otherwise: accuracy rose. Trust the labels; this selects the adapted network:"
+        text = "The labelled images disagree: accuracy rose. Trust the labels; this selects the adapted network:"
         return [note(text, "warning"), command(run_command("accept", data.path))]
     return []
 
@@ -211,7 +211,7 @@ def _accuracy_table(sets: list[Scored]) -> Html:
     used = any(one.used_for_choice for one in sets)
     caption = "Accuracy in per cent; labels were used for scoring only."
     if used:
-        caption = "Accuracy in per cent; what the network was chosen by is no independent estimate any more."
+        caption = "Accuracy in per cent; what the network was chosen by is no longer an independent estimate."
     return table([*columns, "protocol", Column("images", True)], rows, caption=caption)
 
 

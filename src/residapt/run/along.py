@@ -55,10 +55,10 @@ class ScoresAlong(Callback):
         self.evaluation = evaluation and _part(evaluation, images)
         self.best: tuple[float, int, Method] | None = None
         self._of_use = metrics is not None or select != "last"
-        self._looked, self._steps = -1, 0
+        self._evaluated, self._steps = -1, 0
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
-        """Look at the source network, which the source stream still is."""
+        """Score the source network, which the source stream still is."""
         self._steps = steps
         if step == 0 and self.every and self.metrics is not None:
             with self.during(SCORING):
@@ -80,7 +80,7 @@ class ScoresAlong(Callback):
 
     def on_end(self, method: Method, step: int) -> None:
         """Score at the end as well."""
-        if self._looked != step:
+        if self._evaluated != step:
             self._score(method, step)
 
     def selected(self, method: Method) -> tuple[Method, str]:
@@ -92,15 +92,15 @@ class ScoresAlong(Callback):
 
     def state(self) -> CallbackState:
         """The best moment so far, with the weights of then."""
-        values = {"looked": self._looked, "select": self.select}
+        values = {"evaluated": self._evaluated, "select": self.select}
         if self.best is None:
             return CallbackState({**values, "best": None})
         value, step, best = self.best
         return CallbackState({**values, "best": [value, step]}, method_tensors(best))
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with the best moment so far, unless it was the best by another score."""
-        self._looked, self.best = int(state.values["looked"]), None
+        """Restore the best moment so far, unless it was the best by another score."""
+        self._evaluated, self.best = int(state.values["evaluated"]), None
         if state.values["best"] is not None and state.values["select"] == self.select:
             value, step = state.values["best"]
             best = copy.deepcopy(method)
@@ -108,7 +108,7 @@ class ScoresAlong(Callback):
             self.best = (float(value), int(step), best)
 
     def _score(self, method: Method, step: int) -> None:
-        self._looked = step
+        self._evaluated = step
         if not self._of_use:
             return
         with self.during(SCORING):

@@ -31,12 +31,25 @@ from residapt.train import Callback
 
 
 class AdaptedRun:
-    """A finished adaptation: both networks, what was found, and which of them was selected."""
+    """A finished adaptation: both networks, what was found, and which of them was selected.
+
+    Example:
+        >>> import torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = adapt(nn.Linear(6, 2), source=(x, y), target=x + 0.5, steps=2, verbose=False,
+        ...             **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> run.verdict.selected in ("adapted", "source")
+        True
+        >>> run.save_pretrained("adapter")
+        >>> run.merge_and_unload()(x).shape
+        torch.Size([60, 2])
+    """
 
     def __init__(self, finished: Finished, directory: RunDirectory | None) -> None:
         self._finished = finished
         self.directory = directory
-        """The run directory, if one was asked for."""
+        """The run directory, if there is one."""
 
     def __repr__(self) -> str:
         summary = self.summary
@@ -145,7 +158,7 @@ def adapt(
         method: How to adapt; ``"rpt"`` unless given here or in ``config``.
         steps: Steps of the adaptation; chosen by the size of the data if not given.
         config: All settings as one object, instead of ``settings``.
-        resume: Go on with the stopped run in ``out`` with the configuration recorded there; give the same model,
+        resume: Resume the stopped run in ``out`` with the configuration recorded there; give the same model,
             data and callbacks.
         classes: Names of the classes, in the order of the network's outputs.
         train_source_first: Whether to train the network on the source first; None finds out whether it needs it.

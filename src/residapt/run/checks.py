@@ -53,7 +53,7 @@ def check_output(path: Path) -> None:
     """Refuse an output folder that is in use or cannot be made, without making it."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         is_run = (path / "config.toml").is_file()
-        more = f", or go on with: residapt adapt --resume {path}" if is_run else ": it is not a run of residapt"
+        more = f", or resume it: residapt adapt --resume {path}" if is_run else ": it is not a run of residapt"
         raise ConfigError(f"output '{path}' exists already. Choose another with -o{more}.")
     place = path.absolute()
     while not place.exists():

@@ -82,7 +82,7 @@ class RunClock:
         return {"used": self.used, "wanted": self.wanted, "pace": asdict(self.pace), "ending": self.ending}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with the time that was left when the run was stopped."""
+        """Restore the time that was left when the run was stopped."""
         costs = {name: StepCost(**state["pace"][name]) for name in ("source", "adapt")}
         self.started = time.monotonic() - float(state["used"])
         self.wanted = {name: int(steps) for name, steps in state["wanted"].items()}

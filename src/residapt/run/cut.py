@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from residapt.data.views import VIEWS
 from residapt.errors import ModelError, ResidaptError
 from residapt.methods.registry import build_method
+from residapt.models.cut_choice import VIEWS_SHARE, CutChoice, Work, choose_cut
 from residapt.models.cut_points import CutPoint, cut_points
-from residapt.models.freeze import VIEWS_SHARE, FreezeChoice, Work, choose_cut
 from residapt.models.stages import cut_after, cut_off
 from residapt.run.frozen import Frozen
 from residapt.run.request import Setup
 from residapt.storage.summary import FrozenPart
-from residapt.streams.frozen import frozen_names
-from residapt.transform.layers import is_inside
+from residapt.transform.names import is_inside, matching, module_names
 
 TIMED = 8
 """Images in the forward passes that are timed."""
@@ -38,7 +37,7 @@ def with_frozen_stages(setup: Setup, *, pretrained: bool) -> Setup:
         return _where_named(setup, freeze)
     if freeze == "auto":
         return _where_time_asks(setup, pretrained)
-    kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as was asked for."
+    kept = "the source network stays as it is." if freeze == "base" else "nothing is frozen, as freeze = none says."
     return replace(setup, kept=FrozenPart(reason=kept))
 
 
@@ -67,7 +66,8 @@ def _where_time_asks(setup: Setup, pretrained: bool) -> Setup:
 def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
     """Patterns name what stays as it is. Where these modules are all that the network begins with, they are cut off."""
     reason = f"{', '.join(patterns[:4])}{' and others' if len(patterns) > 4 else ''} were named."
-    names, example = frozen_names(setup.network, patterns), _example(setup)
+    names = matching(patterns, module_names(setup.network), setting="freeze", what="modules")
+    example = _example(setup)
     share, work = _parameters(setup.network, names), _work(setup)
     found: Setup | None = None
     for point in reversed(cut_points(setup.network, example)):
@@ -76,17 +76,17 @@ def _where_named(setup: Setup, patterns: tuple[str, ...]) -> Setup:
         if setup.config.minutes:
             work = work.with_views_for(point, 60 * VIEWS_SHARE * setup.config.minutes)
         try:
-            cut = _cut(setup, FreezeChoice(point, reason, work.views), point, example, names)
+            cut = _cut(setup, CutChoice(point, reason, work.views), point, example, names)
         except ResidaptError:  # the next one may do; without any they are frozen in the whole network
             continue
-        if cut.frozen and set(cut.frozen.names) == set(names):  # as a run has recorded it that goes on or is repeated
+        if cut.frozen and set(cut.frozen.names) == set(names):  # as recorded by a run that is resumed or repeated
             return cut
         found = found or cut
     return found or replace(setup, kept=FrozenPart(last=patterns[-1], reason=reason, parameters=share))
 
 
 def _cut(
-    setup: Setup, choice: FreezeChoice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None
+    setup: Setup, choice: CutChoice, point: CutPoint, example: Tensor, names: tuple[str, ...] | None = None
 ) -> Setup:
     """The setup for what follows the cut; with ``names``, no weights of other modules may be cut off."""
     stages, rest = cut_after(setup.network, point.name, example)

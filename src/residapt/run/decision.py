@@ -24,6 +24,15 @@ def accept(path: Path | str) -> RunSummary:
 
     Returns:
         The new summary. Accuracies that speak for this choice are marked as used for it.
+
+    Example:
+        >>> import residapt, torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = residapt.adapt(torch.nn.Linear(6, 2), source=(x, y), target=x + 0.5, out="accepted-run", steps=2,
+        ...                      verbose=False, **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> accept("accepted-run").verdict.selected
+        'adapted'
     """
     return _choose(Path(path), "adapted")
 
@@ -36,6 +45,15 @@ def reject(path: Path | str) -> RunSummary:
 
     Returns:
         The new summary.
+
+    Example:
+        >>> import residapt, torch
+        >>> x, y = torch.randn(60, 6), torch.arange(60) % 2
+        >>> x[:, 0] += 4.0 * y
+        >>> run = residapt.adapt(torch.nn.Linear(6, 2), source=(x, y), target=x + 0.5, out="rejected-run", steps=2,
+        ...                      verbose=False, **{"pretrain.steps": 100, "pretrain.lr": 0.05})
+        >>> reject("rejected-run").verdict.selected
+        'source'
     """
     return _choose(Path(path), "source")
 
@@ -43,7 +61,7 @@ def reject(path: Path | str) -> RunSummary:
 def _choose(path: Path, network: Literal["adapted", "source"]) -> RunSummary:
     run = RunDirectory.open(path)
     if not run.summary.exists():
-        raise ConfigError(f"run '{path}' has not finished. Go on with: residapt adapt --resume {path}")
+        raise ConfigError(f"run '{path}' has not finished. Resume it with: residapt adapt --resume {path}")
     summary = read_summary(run.summary)
     # Each step may be repeated, so that a call that was cut off is completed by the next one.
     if network == "adapted":

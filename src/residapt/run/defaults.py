@@ -9,16 +9,16 @@ from typing import Any
 from residapt.config import Config
 from residapt.data.preprocess import PHOTOGRAPH
 from residapt.evaluate.evidence import subset
-from residapt.models.freeze import FEWEST_VIEWS, VIEWS_SHARE
+from residapt.models.cut_choice import FEWEST_VIEWS, VIEWS_SHARE
 from residapt.run.clock import Pace
 from residapt.run.cut import with_frozen_stages
 from residapt.run.networks import OWN
 from residapt.run.pace import (
-    LOOKS,
-    Looks,
+    EVALUATION_SHARE,
+    Evaluations,
+    evaluations_along,
     images_in_the_end,
     limit_steps,
-    looks_along,
     measure,
     seconds_in_the_end,
 )
@@ -31,7 +31,7 @@ VIEWS_PATIENCE = 1.5
 """Computing views may take so many times its share on a busy machine before there are fewer of them."""
 NO_VIEWS = (
     "the samples are not images: what may be changed in them without changing their class is not known, so predictions "
-    "of two views of a sample are not compared (consistency.view=strong compares them all the same)."
+    "of two views of a sample are not compared (consistency.view=strong compares them anyway)."
 )
 """Message about a part of the recipe that is left out."""
 SMALLEST = 8
@@ -78,7 +78,7 @@ def fill_in(given: Config, facts: Facts) -> Config:
     config = fill(config, group="train", clip=CLIP)
     config = fill(config, group="discrepancy", normalise=True)
     for group in ("train", "transform", "discrepancy"):
-        config = fill(config, group=group, seed=config.seed)
+        config = config.with_group(group, seed=config.seed)
     return config
 
 
@@ -108,17 +108,17 @@ def _without_photographs(config: Config, given: Config) -> Config:
     return _fill(config, given=given, group="train", transform=GroupConfig(lr=1e-3))
 
 
-def by_steps(config: Config, given: Config, looks: Looks = Looks()) -> Config:  # noqa: B008  (it is frozen)
+def by_steps(config: Config, given: Config, planned: Evaluations = Evaluations()) -> Config:  # noqa: B008  (it is frozen)
     """Intervals that follow from the number of steps, once that is known."""
     fill, steps = partial(_fill, given=given), config.train.steps
     config = fill(
         config,
         group="train",
         log_every=max(1, min(50, steps // 40)),
-        evaluate_every=max(1, steps // looks.evaluations),
+        evaluate_every=max(1, steps // planned.evaluations),
         checkpoint_every=max(1, steps // 10),
     )
-    config = fill(config, group="health", checks=looks.checks, samples=looks.images)
+    config = fill(config, group="health", checks=planned.checks, samples=planned.images)
     config = fill(config, group="rank", every=max(1, min(config.method_config.rank.every, steps // PROX_STEPS)))
     return fill(config, group="rank", step=SHRINKAGE / max(1, steps // config.method_config.rank.every))
 
@@ -137,7 +137,7 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     Where time or a setting asks for it, the first stages of the network are frozen and cut off.
     """
     setup = with_frozen_stages(replace(setup, config=fill_in(given, facts)), pretrained=facts.pretrained)
-    # A run that goes on has all its settings, and keeps them however quick the machine is now.
+    # A resumed run has all its settings, and keeps them however quick the machine is now.
     pace = Pace() if setup.resume else measure(setup, source_settings(setup.config))
     if not setup.resume and not given.is_set("views", "count"):
         setup, pace = _fewer_views(setup, pace)
@@ -150,10 +150,10 @@ def complete(setup: Setup, given: Config, facts: Facts) -> Setup:
     clock.pace = pace
     if config.minutes and not setup.resume:
         clock.wanted, clock.ending = _wanted(setup, given), seconds_in_the_end(setup, pace)
-        seconds = (clock.left() - pace.views) * (1.0 - LOOKS)
+        seconds = (clock.left() - pace.views) * (1.0 - EVALUATION_SHARE)
         config, more = limit_steps(config, clock.wanted, pace, seconds)
         notes += more
-    config = by_steps(config, given, looks_along(config, pace, len(setup.classes)))
+    config = by_steps(config, given, evaluations_along(config, pace, len(setup.classes)))
     if setup.metadata.model is None:
         config = config.with_group("model", spec=f"{OWN}{type(setup.network).__name__}")
     return replace(setup, config=config, notes=tuple(notes))

@@ -137,9 +137,9 @@ def _summary(
     if absent := absent_classes(before, after, torch.tensor(frequencies["source"])):
         notes.append(absent_note(absent, setup.classes))
     if setup.source_free:
-        notes.append("no source images were given: scores and guard have only the target images to go by.")
+        notes.append("no source images were given: scores and guard use target images alone.")
     if len(setup.sample) < len(setup.target):
-        notes.append(f"scores and changes were found on {len(setup.sample)} of {len(setup.target)} target images.")
+        notes.append(f"scores and changes were computed on {len(setup.sample)} of {len(setup.target)} target images.")
     return RunSummary(
         version=__version__,
         method=setup.config.method,

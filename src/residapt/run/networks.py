@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from residapt.config import Config, ModelConfig, load_config
 from residapt.data.batches import derived_seed
 from residapt.data.domains import Labelled
-from residapt.errors import ModelError
+from residapt.errors import ModelError, first_line
 from residapt.evaluate.predict import evaluating, predict_logits
 from residapt.models import InputSpec, build_model, input_spec, load_weights, with_bottleneck
 from residapt.models.standardise import standardised
 from residapt.storage.metadata import AdapterMetadata, from_properties
 from residapt.storage.run_directory import RunDirectory
+from residapt.transform.modes import evaluation_mode
 
 OWN = "given:"
 """Before the class name of a network that was given as an object, where a spec would stand."""
@@ -122,18 +123,15 @@ def given_network(config: Config, module: nn.Module) -> Network:
 @torch.no_grad()
 def count_outputs(module: nn.Module, example: Tensor) -> int:
     """Number of outputs of a network, found by a forward pass; its errors are raised with the input's shape."""
-    training = module.training
-    module.eval()
     try:
-        result = module(example)
+        with evaluation_mode(module):
+            result = module(example)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ModelError(
             f"{type(module).__name__} cannot read images of shape {tuple(example.shape[1:])}: {reason}. "
             "Set --image-size or data.channels to what it expects."
         ) from None
-    finally:
-        module.train(training)
     logits = logits_in(result)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         raise ModelError(

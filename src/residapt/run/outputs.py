@@ -173,7 +173,7 @@ def _changed(setup: Setup, name: str, images: OpenImages) -> tuple[Images | None
 
 
 def _identity(setup: Setup, name: str, images: OpenImages) -> tuple[str, ...]:
-    """Everything besides the stages that the outputs depend on; nothing is looked for where no file is kept."""
+    """Everything besides the stages that the outputs depend on; nothing is computed where no file is kept."""
     if setup.outputs is None:
         return ()
     if images.files:

@@ -35,7 +35,7 @@ TURNS = 2.0
 counts how much of the machine other programs take."""
 OVERHEAD = 1.15
 """Time of a step to that of its forward and backward pass: optimiser and rank selection."""
-LOOKS = 0.08
+EVALUATION_SHARE = 0.08
 """Share of the time for training in which scores and health are computed."""
 IN_THE_END = 0.05
 """Share of the time allowed for final scoring, files and report."""
@@ -47,7 +47,7 @@ SOURCE_SHARE = 0.4
 """Share of the time for training that the source network may take."""
 FEWEST_STEPS = 20
 """Not even a slow machine takes fewer steps than this."""
-LOOKED_AT = (64, 500)
+EVALUATED_IMAGES = (64, 500)
 """Fewest and most images of each domain in an evaluation along the run."""
 EVALUATIONS = 5
 """Evaluations of the label-free scores in a run, besides that at its start."""
@@ -56,10 +56,10 @@ HEALTH_CHECKS = 10
 
 
 @dataclass(frozen=True)
-class Looks:
+class Evaluations:
     """Evaluations along a run."""
 
-    images: int = LOOKED_AT[1]
+    images: int = EVALUATED_IMAGES[1]
     """Of each domain."""
     evaluations: int = EVALUATIONS
     """Of the label-free scores, and of labelled images where there are some to score."""
@@ -158,20 +158,22 @@ def images_in_the_end(setup: Setup, pace: Pace) -> int:
         seconds = IN_THE_END * 60.0 * setup.config.minutes
         once = len(setup.target) + len(setup.pair.source.images)  # which may take as long as it takes
         most = min(most, max(once, int(seconds / max(pace.forward, 1e-9))) // 4)
-    return max(LOOKED_AT[1], most)
+    return max(EVALUATED_IMAGES[1], most)
 
 
-def looks_along(config: Config, pace: Pace, classes: int) -> Looks:
+def evaluations_along(config: Config, pace: Pace, classes: int) -> Evaluations:
     """Scores and health checks that take no more than their share of the time for training.
 
     Where that is not enough for all of them on the fewest images, there are fewer of them.
     """
     training = (config.pretrain.steps or 0) * pace.source.mean() + config.train.steps * pace.adapt.mean()
-    possible = LOOKS * training / max(pace.forward, 1e-9)
-    fewest, most = LOOKED_AT
-    choices = [Looks(images) for images in range(most, fewest, -1)]
-    choices += [Looks(fewest, number, HEALTH_CHECKS // EVALUATIONS * number) for number in range(EVALUATIONS, 0, -1)]
-    return next((looks for looks in choices if looks.predictions(classes) <= possible), choices[-1])
+    possible = EVALUATION_SHARE * training / max(pace.forward, 1e-9)
+    fewest, most = EVALUATED_IMAGES
+    choices = [Evaluations(images) for images in range(most, fewest, -1)]
+    choices += [
+        Evaluations(fewest, number, HEALTH_CHECKS // EVALUATIONS * number) for number in range(EVALUATIONS, 0, -1)
+    ]
+    return next((planned for planned in choices if planned.predictions(classes) <= possible), choices[-1])
 
 
 def _limit(config: Config, group: str, steps: int, pace: float, seconds: float) -> tuple[Config, list[str]]:

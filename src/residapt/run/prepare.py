@@ -50,7 +50,7 @@ from residapt.train.stopwatch import Stopwatch
 TRAINED = 2.0
 """A network counts as trained on the source when it is right this many times as often as a guess."""
 
-ASKED = 1000
+JUDGED_ON = 1000
 """Most held-out source images by which that is found out."""
 
 
@@ -87,7 +87,8 @@ def prepare(request: Request) -> Setup:
     free = is_source_free(config, request.data("source"), request.model)
     config = source_free_config(config) if free else config
     check_request(request, config, source_free=free)
-    stopwatch, clock = Stopwatch(), RunClock(config.minutes)
+    stopwatch = Stopwatch()
+    clock = RunClock(config.minutes) if request.started is None else RunClock(config.minutes, request.started)
     with stopwatch.part("reading"):
         setup, facts = _read(request, config, free)
     setup = replace(setup, stopwatch=stopwatch, clock=clock)
@@ -269,7 +270,7 @@ def _needs_training(
         return request.train_source, ()
     if request.model is None:
         return not network.trained, ()
-    held_out = part_of(held_out, subset(len(held_out.images), ASKED, seed=0))
+    held_out = part_of(held_out, subset(len(held_out.images), JUDGED_ON, seed=0))
     guess = 100.0 * float(held_out.labels.bincount().max()) / len(held_out.labels)
     right = accuracy_of(network.module, held_out, engine.device)
     if right >= min(TRAINED * guess, 0.5 * (100.0 + guess)):

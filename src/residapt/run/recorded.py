@@ -1,4 +1,4 @@
-"""The configuration of a run that goes on; read before torch is loaded."""
+"""The configuration of a resumed run; read before torch is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from residapt.storage.run_directory import RunDirectory
 
 
 def recorded_config(path: Path, overrides: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> Config:
-    """The configuration of a run that is to go on, with what is changed for the rest of it.
+    """The configuration of a run that is to be resumed, with what is changed for the rest of it.
 
     A run that has finished is refused: there is nothing left to do.
     """
@@ -24,7 +24,7 @@ def recorded_config(path: Path, overrides: Sequence[str] = (), options: Mapping[
             "networks is selected. For other settings start another run with a new -o (--base spares the source "
             f"training: --base {path})."
         )
-    fixed = ("model.", "data.", "method=", "recipe", "seed", "freeze", "transform.", "train.seed", "train.optimizer")
+    fixed = ("model.", "data.", "method=", "recipe", "seed", "freeze", "transform.", "train.optimizer")
     for text in (*overrides, *(f"{key}={value}" for key, value in (options or {}).items())):
         if text.startswith(fixed):
             raise ConfigError(f"{text} would make another run of '{path}'. Start it with a new -o.")

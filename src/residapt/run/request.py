@@ -1,4 +1,4 @@
-"""A run before it begins: what was asked for, and everything that was read and checked for it."""
+"""A run before it begins: the request, and everything that was read and checked for it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = ("weights", "base", "adapters")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a user asks for.
+    """What a user requests.
 
     Folders have one home, ``config.data``: those given as ``source``, ``target``, ``target_labels`` or ``evaluate``
     are moved there as absolute paths. What stays in these fields are objects: loaders, data sets, tensors.
@@ -63,7 +63,7 @@ class Request:
     """Train the source network first; None finds out whether it needs it."""
     out: Path | None = None
     resume: bool = False
-    """Go on with the run in ``out`` instead of starting one there."""
+    """Resume the run in ``out`` instead of starting one there."""
     console: Console = field(default_factory=lambda: Console(quiet=True))
     callbacks: Sequence[Callback] = ()
     """Callbacks of the adaptation, besides those of the run itself."""
@@ -76,6 +76,8 @@ class Request:
     """Folder for outputs of frozen stages that several runs share; None keeps them with the run, until its end."""
     scanned: Scanned | None = None
     """The data, if their folders have been scanned already."""
+    started: float | None = None
+    """When the time allowed began, by ``time.monotonic``; None is when the run is prepared."""
 
     def __post_init__(self) -> None:
         data = {name: getattr(self.config.data, name) for name in DATA}
@@ -161,9 +163,9 @@ class Setup:
     tensorboard: bool = False
     keep_checkpoints: bool = False
     resume: bool = False
-    """Whether the run was started by an earlier process, and goes on."""
+    """Whether the run was started by an earlier process and is resumed."""
     warnings: list[str] = field(default_factory=list)
-    """Further notes, found as the run goes on."""
+    """Further notes, found during the run."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     """Where the time goes."""
     steps: dict[str, int] = field(default_factory=dict)
@@ -218,13 +220,13 @@ class Setup:
 
     @contextmanager
     def during(self, part: TimedPart, name: str) -> Iterator[None]:
-        """What goes on within this context is shown by name, and counts to this part of the run's time."""
+        """What is done within this context is shown by name, and counts to this part of the run's time."""
         with self.stopwatch.part(part), phase(name, self.shown):
             yield
 
     @contextmanager
     def checking(self, name: str) -> Iterator[None]:
-        """A check of scores or predictions while training goes on."""
+        """A check of scores or predictions during training."""
         with self.during("checks", name):
             yield
 

@@ -63,7 +63,7 @@ def with_restarts(request: Request, go: Go) -> Finished:
     """Go through all restarts and take the one that the others agree with most.
 
     Args:
-        request: What was asked for, with ``restarts`` above 1.
+        request: The request, with ``restarts`` above 1.
         go: Goes through one run.
     """
     top = None if request.out is None else RunDirectory(request.out)
@@ -114,8 +114,9 @@ def _nothing() -> None:
 
 
 def _part(request: Request, top: RunDirectory | None, number: int) -> Request:
-    """What is asked of one restart: another seed, its share of the time."""
+    """The request of one restart: another seed, its share of the time."""
     config = _config(request.config, number)
+    request = request if number == 1 else replace(request, started=None)
     if top is None:
         return replace(request, config=config)
     out = top.path / FOLDER / str(number)

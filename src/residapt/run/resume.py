@@ -1,4 +1,4 @@
-"""Runs that can be stopped at any point and go on: checkpoints of each stage, and signals."""
+"""Runs that can be stopped at any point and resumed: checkpoints of each stage, and signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from residapt.trust import names_code
 
 
 def resume_command(path: Path) -> str:
-    """What a person types to go on with a run; its own network may be code, which has to be allowed again."""
+    """The command that resumes a run; its own network may be code, which has to be allowed again."""
     file = RunDirectory(path).config
     model = read_toml(file).get("model", {}) if file.is_file() else {}
     allow = " --trust-code" if names_code(str(model.get("spec", ""))) else ""

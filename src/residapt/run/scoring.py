@@ -47,7 +47,7 @@ def evaluation_set(
     if learned:
         notes += (
             f"{learned} of the {len(scored.images)} images to score are labelled source images as well: "
-            "their accuracy says little.",
+            "their accuracy is not informative.",
         )
     protocol: Protocol = "transductive" if bool(seen.any()) or learned else "held-out"
     data = scored.plain if len(kept) == len(scored.images) else part_of(scored.plain, kept)
@@ -83,7 +83,7 @@ def unlabelled(target: OpenImages, labelled: OpenLabelled | None) -> tuple[Tenso
     if len(rest):
         return rest, ()
     note = (
-        f"all {len(everything)} target images have labels, so that none is left to judge the result by: the scores "
+        f"all {len(everything)} target images have labels, so none is left to judge the result: the label-free scores "
         "that need no labels are of images that were trained on, and say little. Give more unlabelled images."
     )
     return everything, (note,)
@@ -104,7 +104,7 @@ def doubtful_data(source: OpenLabelled, target: OpenImages) -> tuple[str, ...]:
     single = [name for name, count in zip(source.classes, counts.tolist(), strict=True) if count == 1]
     if single:
         shown = ", ".join(single[:5]) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
-        found += (f"classes with a single source image: {shown}. None of theirs can be held out.",)
+        found += (f"classes with a single source image: {shown}. None of these images can be held out.",)
     return found
 
 

@@ -30,7 +30,7 @@ def size_line(setup: Setup) -> str | None:
     if streams.fixed:
         return f"The adapter will be {megabytes(own)} or less, of a network of {megabytes(whole)} that stays as it is."
     size = f"The adapter will be {megabytes(own + carried)} or less, of a network of {megabytes(whole)}: it carries "
-    size += "the source network, which is trained along."
+    size += "the source network, which is trained as well."
     if not streams.layers:
         return size
     small = _of_target(TwoStream(copy.deepcopy(setup.whole(setup.network)), setup.config.method_config.transform))

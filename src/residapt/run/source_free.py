@@ -41,7 +41,7 @@ def source_free_config(config: Config) -> Config:
     if freeze != "base":
         raise ConfigError(f"freeze = {freeze!r}: without source images the base stays as it is. Leave freeze out.")
     if config.select in NEED_SOURCE:
-        raise ConfigError(f"select = '{config.select}' needs source images, but none are given. Take infomax or last.")
+        raise ConfigError(f"select = '{config.select}' needs source images, but none are given. Use infomax or last.")
     return Config.parse(merged(set_here, {"method": method, "freeze": "base"}))
 
 

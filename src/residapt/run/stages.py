@@ -1,4 +1,4 @@
-"""The stages of a run. Each leaves its result on disk, so that a run that was stopped can go on at the right one.
+"""The stages of a run. Each leaves its result on disk, so that a run that was stopped resumes at the right one.
 
 1. The source network is trained, if it needs it: ``source.safetensors``.
 2. The method adapts it to the target: ``checkpoint/`` on the way.
@@ -73,7 +73,7 @@ class Notes(Callback):
         return CallbackState({"texts": self.texts})
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with the texts so far."""
+        """Restore the texts so far."""
         self.texts = list(state.values["texts"])
 
 
@@ -103,7 +103,7 @@ class Adapting:
 
 
 def begin(setup: Setup, run: RunDirectory | None) -> Setup:
-    """Write the configuration and the messages about the data; a run that goes on has written them already.
+    """Write the configuration and the messages about the data; a resumed run has written them already.
 
     Gives the setup with what was chosen when the run began.
     """
@@ -164,7 +164,7 @@ def _refuse_chance(setup: Setup, network: nn.Module) -> None:
         return
     raise TrainingError(
         f"{found}: there is nothing to adapt. Train it longer (pretrain.steps), start from pre-trained weights "
-        "(--weights) or check the labels; to adapt it all the same, --set pretrain.allow_chance=true."
+        "(--weights) or check the labels; to adapt it anyway, --set pretrain.allow_chance=true."
     )
 
 
@@ -213,7 +213,7 @@ def adapt_trainer(setup: Setup, run: RunDirectory | None, source: nn.Module, tur
     config = setup.config
     notes = Notes((*setup.notes, *setup.warnings))
     listeners = _listeners(setup, run, "adapt")
-    # The same file for the scores: its clock is in the checkpoints, so that it goes on after a stop.
+    # The same file for the scores: its clock is in the checkpoints, so that it continues after a stop.
     metrics = next((item for item in listeners if isinstance(item, MetricsFile)), None)
     along = ScoresAlong(
         setup.held_out,

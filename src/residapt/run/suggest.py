@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def suggest(run: AdaptedRun | Path | str, count: int = 50, *, seed: int = 0) -> list[Suggestion]:
-    """Target images whose labels would help most: unsure or disputed between both networks, and unlike one another.
+    """Target images whose labels would help most: uncertain or disputed between both networks, and unlike one another.
 
     Images whose labels the run was trained on are left out. No label is read.
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from residapt.methods.rounds import Round
 from residapt.run.clock import RunClock, StepCost
-from residapt.run.pace import FEWEST_STEPS, LOOKS, SOURCE_SHARE, shares, trainings
+from residapt.run.pace import EVALUATION_SHARE, FEWEST_STEPS, SOURCE_SHARE, shares, trainings
 from residapt.run.request import Setup
 from residapt.train import Callback, Method, Trainer
 from residapt.train.callbacks import CallbackState
@@ -23,7 +23,7 @@ SETTLED = 3
 NEAR = 0.03
 """A change of the remaining steps that is not worth it."""
 TRAININGS = {"pretrain": "source training", "train": "the adaptation"}
-TOLD = 0.1
+NOTABLE = 0.1
 """A change of the number of steps that a note mentions."""
 
 
@@ -89,7 +89,7 @@ class TimeLimit(Callback):
         return CallbackState({"clock": self.clock.state(), "noted": self._noted})
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with what was left of the time."""
+        """Restore what was left of the time."""
         self.clock.restore(state.values["clock"])
         self._noted = bool(state.values["noted"])
 
@@ -101,7 +101,7 @@ class TimeLimit(Callback):
             return
         progress = trainer.length.progress(trainer.step)
         # The first checks of predictions and scores lie ahead, so that the pace does not contain them yet.
-        ahead = 1.0 + LOOKS if self._checks <= WINDOW else 1.0
+        ahead = 1.0 + EVALUATION_SHARE if self._checks <= WINDOW else 1.0
         per_step = found["slower"] * ahead * self.cost.mean(progress)
         possible = trainer.step + max(0, int(found["seconds"] / max(per_step, 1e-9)))
         wanted = max(1, round(self.share * self.clock.wanted[self.group]))
@@ -111,7 +111,7 @@ class TimeLimit(Callback):
             self._tell(steps, per_step)
 
     def _tell(self, steps: int, per_step: float) -> None:
-        if self._noted or abs(steps - self._planned) <= TOLD * self._planned:
+        if self._noted or abs(steps - self._planned) <= NOTABLE * self._planned:
             return
         self._noted = True
         self._waiting.append(

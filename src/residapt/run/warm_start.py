@@ -72,7 +72,7 @@ def _fitting(setup: Setup, source: nn.Module, known: dict[str, Path]) -> tuple[A
                 found.remove(name)
                 raise ModelError("it changes other layers or parameters than this run, or nothing.")
         except ModelError as error:
-            notes.append(f"adapter '{name}' is no start for this run: {error}")
+            notes.append(f"training cannot start from adapter '{name}': {error}")
     return found, tuple(notes)
 
 

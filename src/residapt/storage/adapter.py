@@ -121,6 +121,14 @@ def load(
             names of your own, which give an :class:`residapt.AdapterSet`.
         cached: How many networks of an ``AdapterSet`` are kept formed; 4 if not given.
         revision: Branch, tag or commit on the Hub.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> metadata = AdapterMetadata(method="rpt", classes=("a", "b", "c"))
+        >>> save_pretrained(TwoStream(network, left_rank=2, right_rank=2), "camera-8", metadata=metadata)
+        >>> streams = load(network, "camera-8")
+        >>> streams.ranks()
+        {'0': (2, 2), '2': (2, 2)}
     """
     if isinstance(path, Mapping):
         from residapt.storage.adapter_set import AdapterSet

@@ -97,7 +97,7 @@ def read_config(path: Path) -> AdapterConfig:
         values = json.loads(file.read_bytes())
     except FileNotFoundError:
         raise ModelError(
-            f"'{path}' is no adapter: it has no {CONFIG}. Give the folder that save_pretrained wrote."
+            f"'{path}' is not an adapter: it has no {CONFIG}. Give the folder that save_pretrained wrote."
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"'{file}' cannot be read as JSON: {error}. Get the adapter again.") from None

@@ -1,6 +1,6 @@
 """Many adapters on one base at run time: a network for each domain, the base in memory once.
 
-What is kept of an adapter is what its file holds. A domain's network is formed when it is asked for, as a plain module
+What is kept of an adapter is what its file holds. A domain's network is formed when it is needed, as a plain module
 that shares with the base what the adapter leaves alone; the last few are kept (least recently used goes first).
 """
 

@@ -201,7 +201,7 @@ def _parse(kind: type[S], file: Path) -> S:
 def _read_json(file: Path) -> Any:
     try:
         if file.stat().st_size > LARGEST_JSON:
-            raise ModelError(f"'{file}' has {file.stat().st_size} bytes and is no file of a checkpoint.")
+            raise ModelError(f"'{file}' has {file.stat().st_size} bytes and is not a file of a checkpoint.")
         return json.loads(file.read_bytes())
     except OSError as error:
         raise ModelError(f"'{file}' cannot be read: {error.strerror}.") from None

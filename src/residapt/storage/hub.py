@@ -23,7 +23,7 @@ def is_hub_name(path: Path | str) -> bool:
     """Whether this is ``user/name`` on the Hub.
 
     It is not if something is there under that path, nor if its first part is a folder: ``runs/camera-7`` beside a
-    folder ``runs`` is a mistyped path, for which nobody else needs to be asked.
+    folder ``runs`` is a mistyped path, for which no request is sent.
     """
     return bool(_NAME.fullmatch(str(path))) and not Path(path).exists() and not Path(path).parent.exists()
 
@@ -35,13 +35,13 @@ def adapter_folder(path: Path | str, *, revision: str | None = None) -> Path:
         if revision is not None:
             raise ConfigError(f"revision={revision!r} is for adapters on the Hugging Face Hub; '{name}' is a path.")
         return path
-    hub = _hub(f"'{name}' is no folder here. To load it from the Hugging Face Hub")
+    hub = _hub(f"'{name}' is not a folder here. To load it from the Hugging Face Hub")
     try:
         folder = hub.snapshot_download(name, revision=revision, allow_patterns=list(FILES), library_name="residapt")
     except Exception as error:
-        raise ModelError(f"'{name}' is no folder here, and on the Hugging Face Hub {_reason(error)}") from None
+        raise ModelError(f"'{name}' is not a folder here, and on the Hugging Face Hub {_reason(error)}") from None
     if not (Path(folder) / CONFIG).exists():
-        raise ModelError(f"'{name}' on the Hugging Face Hub is no residapt adapter: it has no {CONFIG}.")
+        raise ModelError(f"'{name}' on the Hugging Face Hub is not a residapt adapter: it has no {CONFIG}.")
     return Path(folder)
 
 
@@ -66,6 +66,13 @@ def push_to_hub(
 
     Returns:
         The address of the repository.
+
+    Example:
+        >>> push_to_hub("run/adapter", "me/camera-7")  # doctest: +SKIP
+        'https://huggingface.co/me/camera-7'
+        >>> push_to_hub("run/adapter", "camera-7")
+        Traceback (most recent call last):
+        residapt.errors.ConfigError: push_to_hub: repo_id must be 'user/name', got 'camera-7'.
     """
     from residapt.storage.adapter_format import read_config
 

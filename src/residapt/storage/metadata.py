@@ -21,7 +21,12 @@ def _version() -> str:
 
 
 class AdapterMetadata(Settings):
-    """The network, its classes and its input, in the adapter, in ``model.safetensors`` and in ONNX files."""
+    """The network, its classes and its input, in the adapter, in ``model.safetensors`` and in ONNX files.
+
+    Example:
+        >>> AdapterMetadata(method="rpt", classes=("cat", "dog")).model_dump(include={"method", "classes"})
+        {'method': 'rpt', 'classes': ('cat', 'dog')}
+    """
 
     method: str
     """Name of the method that made it."""

@@ -20,7 +20,7 @@ class RunDirectory:
         self.source = path / "source.safetensors"
         self.checkpoint = path / "checkpoint"
         self.choices = self.checkpoint / "choices.json"
-        """What was chosen at the start that is not in the configuration; a run that goes on reads it."""
+        """What was chosen at the start that is not in the configuration; a resumed run reads it."""
         self.outputs = path / "outputs"
         """Of frozen stages; removed when the run has ended."""
         self.adapter = path / "adapter"
@@ -34,7 +34,7 @@ class RunDirectory:
     def create(cls, path: Path) -> RunDirectory:
         """Make the directory; refuse one that exists and is not empty, or cannot be written."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            more = f", or go on with --resume {path}" if cls(path).config.is_file() else ""
+            more = f", or resume it with --resume {path}" if cls(path).config.is_file() else ""
             raise ConfigError(f"output '{path}' exists already. Choose another with -o{more}.")
         try:
             path.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from residapt.storage.atomic import atomic_file
 TimedPart = Literal[
     "reading", "planning", "frozen stages", "source training", "adaptation", "checks", "scoring", "report"
 ]
-"""Parts of a run whose time is measured. ``checks`` are those of scores and predictions while training goes on."""
+"""Parts of a run whose time is measured. ``checks`` are those of scores and predictions during training."""
 
 
 class Accuracy(Settings):
@@ -33,7 +33,7 @@ class Accuracy(Settings):
     protocol: Literal["transductive", "held-out"]
     """Whether the images were seen, unlabelled, in training."""
     used_for_choice: bool = False
-    """Whether the network was chosen by this accuracy afterwards, so that it is no independent estimate any more."""
+    """Whether the network was chosen by this accuracy afterwards, so that it is no longer an independent estimate."""
 
 
 class ScoredDetection(Settings):
@@ -227,7 +227,7 @@ def write_summary(summary: RunSummary, path: Path) -> None:
 def read_summary(path: Path) -> RunSummary:
     """Read a record, or say what is wrong with it."""
     if not path.exists():
-        raise DataError(f"'{path}' does not exist: the run has not finished. Go on with residapt adapt --resume.")
+        raise DataError(f"'{path}' does not exist: the run has not finished. Resume it with residapt adapt --resume.")
     return _read(RunSummary, path)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from residapt.errors import ModelError
 from residapt.streams.two_stream import TwoStream
+from residapt.transform.modes import evaluation_mode
 
 
 @torch.no_grad()
@@ -31,16 +32,10 @@ def merge_and_unload(streams: TwoStream, example: Tensor | None = None, *, toler
 @torch.no_grad()
 def check_merge(streams: TwoStream, merged: nn.Module, example: Tensor, tolerance: float) -> None:
     """Refuse a merged module whose logits differ from the live target stream's."""
-    modes = {module: module.training for root in (streams, merged) for module in root.modules()}
-    streams.eval()
-    merged.eval()
-    try:
+    with evaluation_mode(streams, merged):
         live, plain = streams(example, stream="target"), merged(example)
         plain = getattr(plain, "logits", plain)
         difference = float((live - plain).abs().max() / live.abs().max().clamp_min(1.0))
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     if not difference <= tolerance:
         raise ModelError(
             f"the merged model differs from the live target stream by {difference:.2e} (allowed {tolerance:.0e}): "

@@ -8,12 +8,11 @@ statistics of the source network are used as constants in both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from residapt.transform.layers import is_inside
+from residapt.transform.names import is_inside
 
 
 def batch_norms(model: nn.Module) -> Iterator[tuple[str, _BatchNorm]]:
@@ -51,18 +50,6 @@ class TargetStatistics(nn.Module):
     def named(self) -> dict[str, Tensor]:
         """Buffers under the names they have in the model; batch norm updates them in place."""
         return {full: self.get_buffer(key) for key, full in self._names.items()}
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """A fixed network is a fixed function: no dropout, no batch statistics. All modes are restored."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def freeze_statistics(model: nn.Module) -> None:

@@ -15,7 +15,7 @@ from residapt.errors import ModelError
 
 @dataclass(frozen=True)
 class Outputs:
-    """What one pass gives: logits, what the domain classifier reads, and inner layers that were asked for."""
+    """What one pass gives: logits, what the domain classifier reads, and the requested inner layers."""
 
     logits: Tensor
     features: Tensor

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from residapt.errors import ModelError
-from residapt.transform.layers import is_inside
+from residapt.transform.names import is_inside, matching
 
 
 class TargetParameters(nn.Module):
@@ -36,14 +33,5 @@ class TargetParameters(nn.Module):
 def own_names(model: nn.Module, patterns: Sequence[str], frozen: Sequence[str] = ()) -> list[str]:
     """Names of the parameters that the patterns name, each once; frozen modules keep theirs."""
     names = [name for name, _ in model.named_parameters()]
-    found: set[str] = set()
-    for pattern in patterns:
-        hits = fnmatch.filter(names, pattern)
-        if not hits:
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
-            raise ModelError(
-                f"transform.own: the pattern '{pattern}' matches none of the {len(names)} parameters of "
-                f"{type(model).__name__}. They have names like {', '.join(near)}."
-            )
-        found.update(hits)
+    found = matching(patterns, names, setting="transform.own", what="parameters")
     return [name for name in names if name in found and not is_inside(name.rpartition(".")[0], frozen)]

@@ -27,8 +27,7 @@ from residapt.streams.fast.recompute import (
     find_blocks,
     refuse_own_checkpointing,
 )
-from residapt.streams.frozen import frozen_modules, frozen_names
-from residapt.streams.norm import TargetStatistics, batch_norms, couples_samples, evaluation_mode, freeze_statistics
+from residapt.streams.norm import TargetStatistics, batch_norms, couples_samples, freeze_statistics
 from residapt.streams.outputs import Outputs, catch_outputs, logits_of
 from residapt.streams.own import TargetParameters, own_names
 from residapt.transform import (
@@ -44,6 +43,8 @@ from residapt.transform import (
     select_layers,
     start_ranks,
 )
+from residapt.transform.modes import evaluation_mode
+from residapt.transform.names import matching, module_names
 
 Stream = Literal["source", "target"]
 Residuals = Mapping[str, Residual | VectorResidual]
@@ -88,7 +89,7 @@ class TwoStream(nn.Module):
             raise ConfigError(f"TwoStream: give either config or settings, got both (settings {sorted(settings)}).")
         self.config = config or TransformConfig.parse(settings, where="TwoStream")
         self.model = model
-        self.frozen = frozen_names(model, self.config.freeze)
+        self.frozen = matching(self.config.freeze, module_names(model), setting="freeze", what="modules")
         """Modules that stay as they are in both streams, their batch-norm statistics included."""
         own = own_names(model, self.config.own, self.frozen)
         self.target_parameters = TargetParameters(model, own)
@@ -126,7 +127,8 @@ class TwoStream(nn.Module):
     def _freeze(self, *, parameters: bool = False) -> None:
         if self.config.norm == "frozen":
             freeze_statistics(self.model)
-        for module in frozen_modules(self.model, self.frozen):
+        for name in self.frozen:
+            module = self.model.get_submodule(name)
             module.eval()
             if parameters:
                 module.requires_grad_(False)
@@ -402,7 +404,7 @@ class TwoStream(nn.Module):
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
-        """In the first training pass, look whether the network recomputes layers behind the stream's back."""
+        """In the first training pass, check whether the network recomputes layers behind the stream's back."""
         if self._watched or not self._trains or self.checkpointing:
             yield
             return

@@ -28,14 +28,14 @@ class StepInfo:
 
 @dataclass(frozen=True)
 class RecoveryInfo:
-    """What showed that training had diverged, where it went back to, and how it goes on."""
+    """What showed that training had diverged, which state was restored, and how training continues."""
 
     sign: str
     """The number that showed it: a loss by name, or the norm of the gradients."""
     value: float
     """That number."""
     back_to: int
-    """The step whose state was brought back."""
+    """The step whose state was restored."""
     stopped: bool
     """Whether training ends there."""
     rate_factor: float
@@ -46,7 +46,7 @@ class RecoveryInfo:
 
 @dataclass(frozen=True)
 class CallbackState:
-    """What a callback needs to go on after a stop: values that JSON can hold, and tensors by name."""
+    """What a callback needs to resume after a stop: values that JSON can hold, and tensors by name."""
 
     values: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Callback:
     """
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
-        """Training begins (or goes on) at ``step``."""
+        """Training begins (or resumes) at ``step``."""
 
     def on_length(self, method: Method, step: int, steps: int) -> None:
         """The number of steps was changed after ``step``; there are ``steps`` in all now."""
@@ -95,7 +95,7 @@ class Callback:
         """Training has ended after ``step`` steps."""
 
     def on_failure(self, method: Method, step: int, error: ResidaptError) -> None:
-        """Training cannot go on after ``step`` good steps; the error is raised next."""
+        """Training cannot continue after ``step`` good steps; the error is raised next."""
 
     def new_notes(self) -> list[str]:
         """What this callback wants people to know, once; the trainer passes it to ``on_note`` of all."""
@@ -105,10 +105,10 @@ class Callback:
         """Before the first step and after every step, once all other callbacks have run: the moment to save."""
 
     def on_interrupt(self, trainer: Trainer) -> None:
-        """Training was asked to stop and stops now, between two steps."""
+        """Training stops after a signal, between two steps."""
 
     def resume_hint(self) -> str:
-        """How to go on after a stop, for messages; empty if this callback has no part in it."""
+        """How to resume after a stop, for messages; empty if this callback has no part in it."""
         return ""
 
     def state(self) -> CallbackState | None:
@@ -116,7 +116,7 @@ class Callback:
         return None
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on from a state that :meth:`state` gave; called after ``on_start``."""
+        """Restore what :meth:`state` returned; called after ``on_start``."""
 
 
 @dataclass

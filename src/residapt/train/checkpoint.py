@@ -1,4 +1,4 @@
-"""Exact resume: after a stop at any point, training goes on from a checkpoint as if it had not stopped."""
+"""Exact resume: after a stop at any point, training resumes from a checkpoint as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ KEPT = 2
 
 
 class Checkpointer(Callback):
-    """Save before the first step, every ``every`` steps, at the last, and when training is asked to stop.
+    """Save before the first step, every ``every`` steps, at the last, and when a signal stops training.
 
-    ``command`` is what a person types to go on. Older checkpoints are removed unless ``keep``. Add it as the last
+    ``command`` is the command that resumes it. Older checkpoints are removed unless ``keep``. Add it as the last
     callback.
     """
 
@@ -44,7 +44,7 @@ class Checkpointer(Callback):
         """The newest step that was saved or restored; -1 if there is none."""
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
-        """Remember what there is to go on from."""
+        """Remember the checkpoint to resume from."""
         self.saved = step if step > 0 else -1
 
     def reads(self, step: int) -> bool:
@@ -64,10 +64,10 @@ class Checkpointer(Callback):
             trainer.engine.wait()
 
     def resume_hint(self) -> str:
-        """Which checkpoint there is, and how to go on from it."""
+        """Which checkpoint there is, and how to resume from it."""
         if self.saved < 0:
             return ""
-        how = f" Go on with: {self.command}" if self.command else f" It is in '{self.directory}'."
+        how = f" Resume with: {self.command}" if self.command else f" It is in '{self.directory}'."
         return f"The checkpoint of step {self.saved} is complete.{how}"
 
     def _save(self, trainer: Trainer) -> None:
@@ -129,8 +129,8 @@ def _newest_usable(trainer: Trainer, directory: Path) -> tuple[CheckpointRecord,
         trainer.notes += [f"{problem} The one of step {step} was used instead." for problem in problems]
         return found
     if problems:
-        raise ModelError(f"{problems[0]} There is no older one that can. Start the run anew.")
-    raise ModelError(f"'{directory}' holds no checkpoint. Start the run anew.")
+        raise ModelError(f"{problems[0]} There is no older one that can. Start the run again.")
+    raise ModelError(f"'{directory}' holds no checkpoint. Start the run again.")
 
 
 def _contents(trainer: Trainer) -> tuple[CheckpointRecord, dict[str, Tensor]]:
@@ -195,7 +195,7 @@ def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Settings may be changed, for instance after a NaN, but then the result is no longer that of one run."""
     names = [name for name, value in now.items() if then.get(name) != value]
     changed = [f"train.{name} = {now[name]} (was {then.get(name)})" for name in names]
-    return [f"going on with changed settings: {', '.join(changed)}."] if changed else []
+    return [f"resuming with changed settings: {', '.join(changed)}."] if changed else []
 
 
 def _check_finite(trainer: Trainer) -> None:

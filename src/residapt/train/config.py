@@ -11,14 +11,24 @@ from residapt.train.schedule import Decay
 
 
 class GroupConfig(Settings):
-    """Settings of one group of parameters."""
+    """Settings of one group of parameters.
+
+    Example:
+        >>> GroupConfig(lr=1e-3).lr
+        0.001
+    """
 
     lr: float = Field(2e-4, ge=0)
     """Learning rate; 0 keeps the group as it is."""
 
 
 class TrainConfig(Settings):
-    """The loop: how long, how fast, with which optimiser."""
+    """The loop: how long, how fast, with which optimiser.
+
+    Example:
+        >>> TrainConfig(steps=500, transform=GroupConfig(lr=1e-3)).network.lr
+        0.0002
+    """
 
     steps: int = Field(2000, ge=0)
     """Optimiser steps."""
@@ -71,7 +81,12 @@ class TrainConfig(Settings):
 
 
 class HealthConfig(Settings):
-    """When the health monitor speaks."""
+    """When the health monitor speaks.
+
+    Example:
+        >>> HealthConfig(checks=40).samples
+        256
+    """
 
     checks: int = Field(default=20, ge=1)
     """Health checks in a run."""

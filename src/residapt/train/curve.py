@@ -15,7 +15,7 @@ class Curve(Callback):
         self.points: list[dict[str, float]] = []
 
     def on_start(self, method: Method, step: int, steps: int) -> None:
-        """A training that begins anew has no points yet; those of one that goes on are restored afterwards."""
+        """A new training has no points yet; those of a resumed one are restored afterwards."""
         self.points = []
 
     def reads(self, step: int) -> bool:
@@ -37,7 +37,7 @@ class Curve(Callback):
         return CallbackState({"points": self.points})
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on after the points so far."""
+        """Continue after the points so far."""
         self.points = [dict(point) for point in state.values["points"]]
 
     def measure(self, method: Method) -> dict[str, float]:

@@ -10,7 +10,7 @@ its median over the latest steps (:data:`WINDOWS`), and against the lowest such 
   it is looked at for twice as long;
 * the norm of the gradients is a hundred times as large as usual.
 
-A number that is not finite, or a classification loss of a hundred times guessing, needs no second look.
+A number that is not finite, or a classification loss of a hundred times guessing, needs no confirmation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DOMAIN_LIMIT = 2.0
 GRADIENT_LIMIT = 100.0
 """Largest gradient norm, as a multiple of the usual one."""
 AT_ONCE = 100.0
-"""A classification loss of so many times log(classes) is divergence without a second look."""
+"""A classification loss of so many times log(classes) is divergence without confirmation."""
 USUAL_STEPS = 100
 """Steps over which the usual gradient norm is averaged."""
 
@@ -50,7 +50,7 @@ class Divergence:
 
 
 class DivergenceDetector:
-    """Looks at the numbers of each step: ``class``, ``domain`` and :data:`GRADIENT`, those that there are."""
+    """Checks the numbers of each step: ``class``, ``domain`` and :data:`GRADIENT`, those that there are."""
 
     def __init__(self, classes: int) -> None:
         self.classes = max(classes, 2)
@@ -66,7 +66,7 @@ class DivergenceDetector:
         # As in Adam: the average started at 0.
         return math.exp(self.usual_log / (1 - (1 - 1 / USUAL_STEPS) ** self.seen))
 
-    def look(self, values: Mapping[str, float]) -> Divergence | None:
+    def check(self, values: Mapping[str, float]) -> Divergence | None:
         """Take in the numbers of a step and judge them."""
         for name, value in values.items():
             if not math.isfinite(value):
@@ -86,7 +86,7 @@ class DivergenceDetector:
         return {"recent": self.recent, "lowest": self.lowest, "usual_log": self.usual_log, "seen": self.seen}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.recent = {name: list(values) for name, values in state["recent"].items()}
         self.lowest = dict(state["lowest"])
         self.usual_log, self.seen = float(state["usual_log"]), int(state["seen"])

@@ -17,7 +17,7 @@ from residapt.train.trainer import Trainer
 
 
 class EarlyStop(Exception):  # noqa: N818  (it is no error)
-    """Raised out of the training loop when going on is of no use."""
+    """Raised out of the training loop when more steps would not help."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class EarlyStopping(Callback):
         return CallbackState({"checks": [asdict(check) for check in self.checks], "best": best}, dict(self._state))
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on with the checks of the run so far."""
+        """Restore the checks of the run so far."""
         self.checks = [HeldOut(**check) for check in state.values["checks"]]
         self.best = None if state.values["best"] is None else HeldOut(**state.values["best"])
         device = next(method.parameters()).device

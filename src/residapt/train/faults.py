@@ -21,7 +21,7 @@ def explain(error: Exception, *, step: int, steps: int, batch_size: int) -> Resi
 
 
 def with_hint(error: ResidaptError, hint: str) -> ResidaptError:
-    """The same error, with how to go on at its end."""
+    """The same error, followed by how to resume."""
     if not hint or isinstance(error, Interrupted):
         return error
     return type(error)(f"{error} {hint}")

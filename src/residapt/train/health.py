@@ -1,4 +1,4 @@
-"""The health monitor: says in plain words, while a run goes on, that something is wrong and what to try."""
+"""The health monitor: says in plain words, during a run, that something is wrong and what to try."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from residapt.data.domains import Images, Labelled
+from residapt.data.split import Part
 from residapt.errors import ResidaptError, TrainingError
 from residapt.evaluate.evidence import subset
 from residapt.evaluate.predict import evaluating, predict_logits
@@ -68,8 +69,8 @@ class HealthMonitor(Callback):
         self.names = tuple(classes) or tuple(map(str, range(int(source.labels.max()) + 1)))
         limit = max(self.config.samples, least_samples(len(self.names)))
         chosen = subset(len(source.images), limit, seed=0)
-        self._source, self._labels = _Sample(source.images, chosen), source.labels[chosen]
-        self._target = _Sample(target, subset(len(target), limit, seed=0))
+        self._source, self._labels = Part(source.images, chosen), source.labels[chosen]
+        self._target = Part(target, subset(len(target), limit, seed=0))
         self._prior = _frequencies(source.labels, len(self.names))
         self._reported: dict[str, float] = {}
         self._waiting: list[str] = []
@@ -121,7 +122,7 @@ class HealthMonitor(Callback):
         return step % self._every == 0
 
     def on_step(self, method: Method, step: int) -> None:
-        """Look at predictions when it is time."""
+        """Check predictions when it is time."""
         if self.reads(step) or step == self._steps:
             with self.during(CHECKING):
                 self._check(method, last=step == self._steps)
@@ -133,7 +134,7 @@ class HealthMonitor(Callback):
             full_disk = isinstance(error.__cause__, OSError)  # no setting is to blame
             gentler = isinstance(error, TrainingError) and not full_disk
             how = "--resume and gentler settings" if gentler else "--resume"
-            left = f"The last good checkpoint is kept in '{place}'; go on from there with {how}."
+            left = f"The last good checkpoint is kept in '{place}'; resume from there with {how}."
         else:
             left = "No checkpoint had been written; train.checkpoint_every = 200 keeps one from now on."
         self._note(
@@ -146,7 +147,7 @@ class HealthMonitor(Callback):
         return CallbackState({**values, "_seen": sorted(self._seen), "_old": self._old.tolist()})
 
     def restore(self, method: Method, state: CallbackState) -> None:
-        """Go on as if there had been no stop."""
+        """Continue as if there had been no stop."""
         for name in _REMEMBERED:
             setattr(self, name, state.values[name])
         self._seen = set(state.values["_seen"])
@@ -184,20 +185,6 @@ class HealthMonitor(Callback):
         if reported is None or symptom.severity >= self.config.worse * reported:
             self._reported[symptom.kind] = symptom.severity
             self._waiting.append(symptom.text if reported is None else f"worse than before: {symptom.text}")
-
-
-class _Sample:
-    """Some of many images."""
-
-    def __init__(self, images: Images, chosen: Tensor) -> None:
-        self.images, self.chosen = images, chosen
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def fetch(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        """The chosen images at ``index``."""
-        return self.images.fetch(self.chosen[index], generator)
 
 
 def _logits(method: Method, predict: Callable[[Tensor], Tensor], images: Images) -> Tensor:

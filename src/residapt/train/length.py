@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Length:
-    """Number of steps of a training, which may change on the way; progress then goes on from where it is to 1.
+    """Number of steps of a training, which may change; progress then continues from where it is to 1.
 
     Example:
         >>> from residapt.train.length import Length

@@ -77,7 +77,7 @@ class Method(Predictor, ABC):
     def further_losses(self) -> Iterator[Tensor]:
         """Losses of further optimiser steps on the same batch, for helpers such as a domain classifier.
 
-        Each is asked for after the step of the one before; only parameters with a gradient of it are changed.
+        Each is computed after the step of the one before; only parameters with a gradient of it are changed.
         """
         return iter(())
 
@@ -93,7 +93,7 @@ class Method(Predictor, ABC):
         return False
 
     def new_notes(self) -> list[str]:
-        """What a person should know now, each thing once; asked for after every step."""
+        """What a person should know now, each thing once; read after every step."""
         return []
 
     def record(self) -> dict[str, Any]:

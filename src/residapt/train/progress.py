@@ -100,18 +100,18 @@ class ProgressBar(Callback):
 
 
 _open_bars: WeakKeyDictionary[Console, ProgressBar] = WeakKeyDictionary()
-"""The bar of each console: a console has one place for what is going on."""
+"""The bar of each console: a console has one place for it."""
 
 
 @contextmanager
 def phase(name: str, console: Console) -> Iterator[None]:
-    """Show by name what is going on besides steps, such as "computing scores", until the block ends.
+    """Show by name what is being done besides steps, such as "computing scores", until the block ends.
 
     Under a bar the name takes the place of the numbers. Otherwise a terminal shows it with a spinner, and a log has a
     line. What happens many times during training is not repeated in a log.
 
     Args:
-        name: What is going on, as a participle: "computing scores", "evaluating", "writing the report".
+        name: What is being done, as a participle: "computing scores", "evaluating", "writing the report".
         console: Where to show it.
     """
     bar = _open_bars.get(console)

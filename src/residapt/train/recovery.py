@@ -2,8 +2,8 @@
 
 Every :data:`EVERY` steps the whole state of the training is copied to main memory: networks, transforms, helpers,
 averages, the optimiser's moments. The two latest copies are kept, and divergence goes back to the older one, since it
-is seen some steps after it has begun. The step counter is not turned back: batches and schedules go on, so that a run
-has as many steps as it was given. Everything is in the checkpoint, so that a resumed run does the same.
+is seen some steps after it has begun. The step counter is not turned back: batches and schedules continue, so that a
+run has as many steps as it was given. Everything is in the checkpoint, so that a resumed run does the same.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Recovery:
         numbers = {name: dict(values) for name, values in numbers.items()}
         self.snapshots = [*self.snapshots[-1:], Snapshot(step, copies, numbers, self.detector.usual_norm)]
 
-    def look(self, values: Mapping[str, float]) -> Divergence | None:
+    def check(self, values: Mapping[str, float]) -> Divergence | None:
         """Judge the numbers of a step."""
-        return self.detector.look(values) if self.most else None
+        return self.detector.check(values) if self.most else None
 
     def go_back(self) -> Snapshot:
         """Bring back the last good state; the settings become gentler unless that was done as often as it may be."""
@@ -91,14 +91,14 @@ class Recovery:
             self._be_gentler(self.count + 1, good.usual_norm)
         return good
 
-    def told(self, divergence: Divergence, step: int, good: Snapshot, *, stopped: bool) -> str:
+    def message(self, divergence: Divergence, step: int, good: Snapshot, *, stopped: bool) -> str:
         """What people should know after going back."""
-        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was brought back."
+        text = f"training diverged at step {step}: {divergence.text}. The state of step {good.step} was restored."
         if stopped:
             return f"{text} Gentler settings were tried {self.count} times: training ends with that state."
         return (
-            f"{text} Learning rates and discrepancy weight are now {self.factor:g} times theirs, gradients at most "
-            f"{self.clip:.3g}."
+            f"{text} Learning rates and discrepancy weight are now {self.factor:g} times their set values, "
+            f"gradients at most {self.clip:.3g}."
         )
 
     def hopeless(self, divergence: Divergence, step: int, steps: int, config: TrainConfig) -> TrainingError:
@@ -119,7 +119,7 @@ class Recovery:
         return values, tensors
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.count, self.clip = int(values["count"]), values["clip"]
         self.method.pull = self.factor
         self.detector.restore(values["detector"])

@@ -63,7 +63,7 @@ def load_optimizer(
     state: dict[str, dict[str, Any]] = {name: dict(values) for name, values in numbers.items()}
     moments = [(*full.partition(":")[::2], tensor) for full, tensor in tensors.items()]
     if unknown := [name for name in (*state, *(name for _, name, _ in moments)) if name not in parameters]:
-        raise ModelError(f"the optimiser's state names '{unknown[0]}', which is no parameter of this method.")
+        raise ModelError(f"the optimiser's state names '{unknown[0]}', which is not a parameter of this method.")
     for key, name, tensor in moments:
         moment = _moment(parameters[name], tensor, f"{key} of {name}")
         if optimizer.defaults.get("fused"):  # counts steps on the device, others on the CPU

@@ -129,7 +129,7 @@ def all_shared(ranks: Mapping[str, tuple[int, int]]) -> Symptom | None:
         "ranks_zero",
         1.0,
         "all ranks are zero: rank selection has removed every transform, so source and target now share all weights "
-        "and training goes on as plain domain confusion. Lower rank.step or rank.weight, or raise rank.every.",
+        "and training continues as plain domain confusion. Lower rank.step or rank.weight, or raise rank.every.",
     )
 
 

@@ -136,7 +136,7 @@ class Trainer:
         return self.method
 
     def change_steps(self, steps: int) -> None:
-        """Train for ``steps`` steps in all; schedules go on from where they are, and reach their ends then.
+        """Train for ``steps`` steps in all; schedules continue from where they are, and end with it.
 
         Call it between two steps, that is, in ``on_settled`` of a callback.
         """
@@ -145,7 +145,7 @@ class Trainer:
         self.callbacks.on_length(self.method, self.step, self.length.steps)
 
     def set_length(self, length: Length) -> None:
-        """Go on with this length, also of a checkpoint; what happens every so many steps is scaled to it."""
+        """Continue with this length, also of a checkpoint; what happens every so many steps is scaled to it."""
         self.length = length
         self.prefetcher.restart(length.steps)  # whether a second view is wanted depends on progress
         same = length == Length(self.config.steps)  # then exactly 1, whatever the division would give
@@ -161,7 +161,7 @@ class Trainer:
         self.settle()
         self.callbacks.on_interrupt(self)
         number = signal.Signals(self._signal or signal.SIGTERM)
-        hint = self.callbacks.resume_hint() or "No checkpoint was asked for, so this run cannot go on."
+        hint = self.callbacks.resume_hint() or "This run writes no checkpoints, so it cannot be resumed."
         raise Interrupted(
             f"stopped by {number.name} after step {self.step} of {self.length.steps}. {hint}",
             step=self.step,
@@ -169,7 +169,7 @@ class Trainer:
         )
 
     def _fail(self, error: Exception) -> None:
-        """Tell the callbacks, and raise what a person can do something about with words on how to go on."""
+        """Notify the callbacks; errors that users can act on are raised with how to resume."""
         explained = explain(error, step=self.step, steps=self.length.steps, batch_size=self.config.batch_size)
         if explained is None or isinstance(explained, Interrupted):
             return
@@ -189,8 +189,8 @@ class Trainer:
             self.callbacks.on_note(self.method, self.step, note)
 
     def settle(self) -> None:
-        """Look at the numbers of all steps so far; where training has diverged, it goes back now."""
-        found = self.watch.look()
+        """Check the numbers of all steps so far; where training has diverged, restore the last good state."""
+        found = self.watch.check()
         if found is not None:
             self._recover(*found)
 
@@ -204,12 +204,12 @@ class Trainer:
         losses = None
         try:
             losses = self._update(self._batch(), progress)
-            found = self.watch.look() if self._reads(number) else None
+            found = self.watch.check() if self._reads(number) else None
             if found is None:
                 changes, found = self._between_steps(number)
         except Exception:
             # A training that has diverged, which has not been noticed yet, may fail in any way.
-            found = self.watch.look()
+            found = self.watch.check()
             if found is None:
                 raise
         if found is not None:
@@ -233,7 +233,7 @@ class Trainer:
         return step % self.config.log_every == 0 or step == self.length.steps
 
     def _reads(self, step: int) -> bool:
-        """Whether something after that step needs to know that training has not diverged, or it is time to look."""
+        """Whether something after that step needs to know that training has not diverged, or a check is due."""
         return self.watch.due(step) or self._logs(step) or self.method.due(step) or self.callbacks.reads(step)
 
     def _between_steps(self, step: int) -> tuple[list[RankChange], tuple[int, Divergence] | None]:
@@ -242,7 +242,7 @@ class Trainer:
             return self.method.after_step(step, self.optimizer), None
         except (TrainingError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             shown = Divergence("ranks", math.nan, str(error).rstrip("."), gross=True)
-            return [], self.watch.look() or (step, shown)
+            return [], self.watch.check() or (step, shown)
 
     def _tell_of_step(self, losses: Losses, changes: list[RankChange]) -> None:
         if changes:
@@ -280,7 +280,7 @@ class Trainer:
         factor, clip = self.recovery.factor, self.recovery.clip
         info = RecoveryInfo(divergence.name, divergence.value, good.step, stopped, factor, clip)
         self.callbacks.on_recovery(self.method, step, info)
-        self._pass_on([self.recovery.told(divergence, step, good, stopped=stopped)])
+        self._pass_on([self.recovery.message(divergence, step, good, stopped=stopped)])
 
     def _further_steps(self) -> None:
         losses = self.method.further_losses()

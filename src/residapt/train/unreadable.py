@@ -1,4 +1,4 @@
-"""Images that are found to be unreadable while training goes on: named, and others are taken instead."""
+"""Images that are found to be unreadable during training: they are named, and others are used instead."""
 
 from __future__ import annotations
 

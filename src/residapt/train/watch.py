@@ -2,8 +2,8 @@
 
 Reading a number waits until the device has computed it, and an accelerator then has nothing to do until the next step
 has been sent to it. So the numbers stay where they are until they are due. Whoever uses the weights in between (scores,
-checkpoints, rank selection) has them read first; where they show that training had diverged some steps ago, it goes on
-from that step as if it had been seen at once. On a CPU nothing waits, and every step is read.
+checkpoints, rank selection) has them read first; where they show that training had diverged some steps ago, it
+continues from that step as if it had been seen at once. On a CPU nothing waits, and every step is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOGETHER = 10
 """Steps whose numbers are read together on an accelerator; divides the steps between two copies of the state."""
 JUDGED = ("class", "domain")
-"""Losses that the detector looks at, besides the norm of the gradients."""
+"""Losses that the detector reads, besides the norm of the gradients."""
 _TOTAL = "total"
 
 
@@ -43,10 +43,10 @@ class Watch:
         self._waiting.append((step, {name: number.detach() for name, number in numbers.items()}))
 
     def due(self, step: int) -> bool:
-        """Whether it is time to look."""
+        """Whether a check is due."""
         return step % self.every == 0
 
-    def look(self) -> tuple[int, Divergence] | None:
+    def check(self) -> tuple[int, Divergence] | None:
         """Read what waits: the first step that shows divergence, and what shows it."""
         waiting, self._waiting = self._waiting, []
         numbers = iter(self.engine.read([tensor for _, values in waiting for tensor in values.values()]))
@@ -67,4 +67,4 @@ class Watch:
             watched[GRADIENT] = norm
         if not math.isfinite(watched.get(GRADIENT, 0.0)):
             return not_finite(GRADIENT, norm)
-        return self.recovery.look(watched)
+        return self.recovery.check(watched)

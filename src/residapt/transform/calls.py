@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from residapt.transform.modes import evaluation_mode
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -37,7 +39,6 @@ class Calls:
 def record_calls(model: nn.Module, example: Tensor) -> Calls:
     """One evaluation pass of two samples; nothing in the network changes."""
     calls, clock, handles = Calls({}, {}), iter(range(2**62)), []
-    modes = {module: module.training for module in model.modules()}
 
     def enter(name: str) -> Callable[[nn.Module, Any], None]:
         return lambda _module, _inputs: calls.first.update({name: calls.first.get(name, next(clock))})
@@ -47,13 +48,10 @@ def record_calls(model: nn.Module, example: Tensor) -> Calls:
 
     for name, module in model.named_modules():
         handles += [module.register_forward_pre_hook(enter(name)), module.register_forward_hook(leave(name))]
-    model.eval()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with evaluation_mode(model), torch.random.fork_rng(devices=[]):
             model(example[:2])
     finally:
         for handle in handles:
             handle.remove()
-        for module, mode in modes.items():
-            module.training = mode
     return calls

@@ -14,12 +14,13 @@ from residapt.transform.calls import Calls, record_calls
 from residapt.transform.config import TransformConfig, resolve_nonlinearity
 from residapt.transform.initial import Transform
 from residapt.transform.matrix import LayerMatrix, find_layers
+from residapt.transform.names import matching
 from residapt.transform.residual import ResidualTransform
 from residapt.transform.vector import VectorTransform
 
 
 def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix]:
-    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where asked.
+    """The layers that ``include``, ``exclude`` and ``features`` leave, biases split off where requested.
 
     Layers that ``include`` names one by one, without a wildcard, need not feed ``features``.
     """
@@ -31,7 +32,7 @@ def select_layers(model: nn.Module, config: TransformConfig) -> list[LayerMatrix
         )
     names = [layer.name for layer in layers]
     chosen = _selected(config, names, {*_up_to_features(model, config.features, names), *config.include})
-    matching(config.ranks, names, "transform.ranks")
+    matching(config.ranks, names, setting="transform.ranks")
     if not chosen:
         raise ModelError(
             f"transform.include={list(config.include)}, exclude={list(config.exclude)}, "
@@ -58,8 +59,8 @@ def in_calling_order(model: nn.Module, config: TransformConfig, example: Tensor)
 
 
 def _selected(config: TransformConfig, names: Sequence[str], feeding: set[str]) -> set[str]:
-    chosen = matching(config.include, names, "transform.include")
-    chosen -= matching(config.exclude, names, "transform.exclude")
+    chosen = set(matching(config.include, names, setting="transform.include"))
+    chosen -= set(matching(config.exclude, names, setting="transform.exclude"))
     return {name for name in chosen & feeding if not _is_frozen(name, config.freeze)}
 
 
@@ -97,21 +98,6 @@ def start_ranks(layer: LayerMatrix, config: TransformConfig) -> tuple[int, int]:
     return (left, right) if min(left, right) > 0 else (0, 0)
 
 
-def matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> set[str]:
-    """The names that a pattern matches; a pattern of ``setting`` that matches none is refused."""
-    found: set[str] = set()
-    for pattern in patterns:
-        hits = fnmatch.filter(names, pattern)
-        if not hits:
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or list(names[:3])
-            raise ModelError(
-                f"{setting}: the pattern '{pattern}' matches none of the {len(names)} layers. "
-                f"Layers have names like {', '.join(near)}."
-            )
-        found.update(hits)
-    return found
-
-
 def _up_to_features(
     model: nn.Module, features: str | None, names: Sequence[str], calls: Calls | None = None
 ) -> set[str]:
@@ -132,11 +118,6 @@ def _up_to_features(
         return position[owner] <= last if called is None else called
 
     return {name for name in names if feeds(_owner(name, position))}
-
-
-def is_inside(name: str, modules: Iterable[str]) -> bool:
-    """Whether the module ``name`` is one of ``modules`` or below one of them."""
-    return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
 def _is_frozen(layer: str, patterns: Iterable[str]) -> bool:

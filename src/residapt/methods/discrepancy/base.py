@@ -92,7 +92,7 @@ class Adversarial(Discrepancy):
         return self.features(outputs)
 
     def both_inputs(self, source: Outputs, target: Outputs) -> tuple[Tensor, Tensor]:
-        """What it reads of both domains, brought to one scale where that is asked for."""
+        """What it reads of both domains, brought to one scale where that is set."""
         f_s, f_t = self.inputs(source), self.inputs(target)
         return unit_scale(f_s, f_t) if self.normalise else (f_s, f_t)
 

@@ -154,7 +154,7 @@ class TargetPrior(nn.Module):
                 f"{self.config.warmup:g}, or some class was seen too rarely. Raise prior.decay or train longer."
             ]
         if refused:
-            return [f"{refused} of {made + refused} estimates of the target's class frequencies were refused."]
+            return [f"{refused} of {made + refused} estimates of the target's class frequencies were rejected."]
         return []
 
     def record(self) -> dict[str, Any]:

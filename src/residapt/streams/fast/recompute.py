@@ -26,15 +26,15 @@ def find_blocks(model: nn.Module) -> list[str]:
     """The elements of the outermost sequences of the network that have parameters: its blocks or stages."""
     found: list[str] = []
 
-    def look(module: nn.Module, prefix: str) -> None:
+    def visit(module: nn.Module, prefix: str) -> None:
         for name, child in module.named_children():
             path = f"{prefix}{name}"
             if isinstance(module, (nn.Sequential, nn.ModuleList)) and next(child.parameters(), None) is not None:
                 found.append(path)
             else:
-                look(child, f"{path}.")
+                visit(child, f"{path}.")
 
-    look(model, "")
+    visit(model, "")
     return found
 
 
@@ -110,7 +110,7 @@ def refuse_own_checkpointing(model: nn.Module) -> None:
 
 
 class CheckpointWatch:
-    """Looks during one pass whether the network calls ``torch.utils.checkpoint`` around the given modules."""
+    """Checks during one pass whether the network calls ``torch.utils.checkpoint`` around the given modules."""
 
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self.modules = modules
@@ -127,7 +127,7 @@ class CheckpointWatch:
 
 
 def _refuse(name: str) -> Callable[..., None]:
-    def look(_module: nn.Module, _inputs: Any) -> None:
+    def check(_module: nn.Module, _inputs: Any) -> None:
         frame = sys._getframe()
         while frame.f_back is not None:
             frame = frame.f_back
@@ -137,4 +137,4 @@ def _refuse(name: str) -> Callable[..., None]:
                     "again with the source's weights. Turn it off there, and set train.checkpointing = true instead."
                 )
 
-    return look
+    return check

@@ -63,7 +63,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class FreezeChoice:
+class CutChoice:
     """Where a network is cut."""
 
     point: CutPoint | None
@@ -81,7 +81,7 @@ class FreezeChoice:
 
 def choose_cut(
     points: Sequence[CutPoint], work: Work, *, minutes: float, pretrained: bool, accelerated: bool = False
-) -> FreezeChoice:
+) -> CutChoice:
     """The cut for ``--freeze auto``.
 
     * A network without pre-trained weights is trained whole: its first stages know nothing yet.
@@ -90,7 +90,7 @@ def choose_cut(
     * Else as few stages are frozen as let the steps fit. Of cuts that cost nearly the same the one with the
       smallest output is taken, since that is what has to be kept; never one in the middle of a block that ends with a
       much smaller output.
-    * Views of the images are fewer than asked for where computing them would take too much of the time.
+    * There are fewer views of the images than set where computing them would take too much of the time.
     * Where not even the deepest cut is enough, it is taken all the same, and there will be fewer steps. The deepest
       one is that which leaves a fifth of the parameters to train.
 
@@ -102,20 +102,20 @@ def choose_cut(
         accelerated: Whether the device is another one than the processor.
     """
     if not pretrained:
-        return FreezeChoice(None, "the network has no pre-trained weights, so that all of it is trained.")
+        return CutChoice(None, "the network has no pre-trained weights, so that all of it is trained.")
     if not points:
-        return FreezeChoice(None, "the network cannot be cut, so that all of it is trained.")
+        return CutChoice(None, "the network cannot be cut, so that all of it is trained.")
     whole = points[0].seconds_before + points[0].seconds_after
     needed = work.seconds(None, whole)
     if not minutes or needed <= 60.0 * (TRAINING_SHARE if accelerated else AIM) * minutes:
-        return FreezeChoice(None, f"all layers can be trained in {_minutes(needed)}.")
+        return CutChoice(None, f"all layers can be trained in {_minutes(needed)}.")
     seconds, for_views = 60.0 * AIM * minutes, 60.0 * VIEWS_SHARE * minutes
     costs = {p.name: work.with_views_for(p, for_views).seconds(p, whole) for p in points}
     allowed = [p for p in points if 1 - p.parameters >= LEAST_TRAINED and work.bytes(p) <= CACHE]
     inside = _inside_blocks(points)
     gain = [p for p in _without_wide(allowed, work) if costs[p.name] < needed and p.name not in inside]
     if not gain:
-        return FreezeChoice(None, "no cut of the network would save time, so that all of it is trained.")
+        return CutChoice(None, "no cut of the network would save time, so that all of it is trained.")
     fitting = [point for point in gain if costs[point.name] <= seconds]
     first = fitting[0] if fitting else min(gain, key=lambda point: costs[point.name])
     near = [p for p in fitting or gain if abs(p.time - first.time) <= NEAR and costs[p.name] <= 1.1 * costs[first.name]]
@@ -124,7 +124,7 @@ def choose_cut(
         f"training all layers would take {_minutes(needed)}, training those after '{point.name}' takes "
         f"{_minutes(costs[point.name])}."
     )
-    return FreezeChoice(point, reason, work.with_views_for(point, for_views).views)
+    return CutChoice(point, reason, work.with_views_for(point, for_views).views)
 
 
 def _inside_blocks(points: Sequence[CutPoint]) -> set[str]:

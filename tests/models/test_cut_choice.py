@@ -5,8 +5,7 @@ from dataclasses import replace
 import torch
 
 from residapt.models import build_model
-from residapt.models.cut_points import CutPoint, cut_points
-from residapt.models.freeze import (
+from residapt.models.cut_choice import (
     AIM,
     FEWEST_VIEWS,
     LEAST_TRAINED,
@@ -15,6 +14,7 @@ from residapt.models.freeze import (
     Work,
     choose_cut,
 )
+from residapt.models.cut_points import CutPoint, cut_points
 
 
 def chain(places: int = 9, seconds: float = 0.02) -> list[CutPoint]:
