@@ -105,8 +105,9 @@ def all_pairs(known: Mapping[str, PairResults]) -> str:
     least = min(gains, key=gains.__getitem__)
     better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
     return (
-        f"On all {len(gains)} pairs with records of both networks so far, shown or not: better on {better}, worse on {worse}, "
-        f"{statistics.mean(gains.values()):+.1f} points in the mean, {gains[least]:+.1f} at the least (`{least}`)."
+        f"On all {len(gains)} pairs with records of both networks so far, shown or not: better on {better}, worse on "
+        f"{worse}, {statistics.mean(gains.values()):+.1f} points in the mean, {gains[least]:+.1f} at the least "
+        f"(`{least}`)."
     )
 
 
