@@ -1,7 +1,7 @@
-"""The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN]``.
+"""The pictures of README and guide: ``python scripts/make_pictures.py [--run RUN] [NAME ...]``.
 
 A real run is made first, the demonstration. Chromium takes pictures of its report; the terminal and the idea are drawn
-as SVG.
+as SVG. Timings are on some of them, so that the machine should be quiet.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ SECTIONS = {
     "overlap": "report-overlap",
 }
 WIDTH = 1100
+TERMINALS = {
+    "doctor": "residapt doctor",
+    "eval": "residapt eval run-demo run-demo-images/held-out",
+    "inspect": "residapt inspect run-demo",
+    "suggest": "residapt suggest run-demo -n 10 -o few.csv",
+}
+"""Commands whose output is shown, run beside the demonstration's run."""
 
 
 def make_run(place: Path) -> Path:
@@ -90,23 +97,36 @@ def _shot(page: Any, name: str, **options: Any) -> None:
     small(IMAGES / f"{name}.png")
 
 
+def shown(command: str, place: Path) -> str:
+    """What a command prints as its result; notes and progress are left out."""
+    environment = {**os.environ, "COLUMNS": "100"}
+    words = [sys.executable, "-m", *command.split()]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.replace(f"{place.resolve()}/", "").replace(f"{place}/", "")
+
+
 def main() -> None:
-    """Make all pictures."""
+    """Make all pictures, or those that are named."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--run", type=Path, help="A run that was made this way before; made now if left out.")
+    every = ["idea", "run", "report", *TERMINALS]
+    options.add_argument("names", nargs="*", help=f"Some of {', '.join(every)}; all if left out.")
     given = options.parse_args()
+    wanted = given.names or every
+    if unknown := set(wanted) - set(every):
+        options.error(f"unknown: {', '.join(sorted(unknown))}")
     IMAGES.mkdir(exist_ok=True)
-    (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
+    if "idea" in wanted:
+        (IMAGES / "idea.svg").write_text(idea(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
         run = given.run or make_run(Path(place))
-        result = (run / "printed.txt").read_text(encoding="utf-8").partition("Now open")[0]
-        terminal(DEMO, result, IMAGES / "run.svg")
-        doctor = [sys.executable, "-m", "residapt", "doctor"]
-        printed = subprocess.run(
-            doctor, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}
-        )
-        terminal("residapt doctor", printed.stdout, IMAGES / "doctor.svg")
-        photograph(run)
+        if "run" in wanted:
+            result = (run / "printed.txt").read_text(encoding="utf-8").partition("Now open")[0]
+            terminal(DEMO, result, IMAGES / "run.svg")
+        for name in (name for name in TERMINALS if name in wanted):
+            terminal(TERMINALS[name], shown(TERMINALS[name], run.parent), IMAGES / f"{name}.svg")
+        if "report" in wanted:
+            photograph(run)
 
 
 if __name__ == "__main__":

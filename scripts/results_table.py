@@ -83,9 +83,9 @@ def demo_record(run: Path) -> dict[str, Any]:
 
 
 def default_results() -> dict[str, PairResults]:
-    """The pairs of the proving ground that have records of the default recipe."""
-    records = read_ground(RECORDS / "proving-ground.jsonl")
-    return {found.pair: found for found in results_of(records) if "default" in found.by_recipe} if records else {}
+    """The pairs of the proving ground that have records of the default recipe, and of a plainly trained network."""
+    found = results_of(read_ground(RECORDS / "proving-ground.jsonl"))
+    return {one.pair: one for one in found if one.source is not None and "default" in one.by_recipe}
 
 
 def proving_ground(known: Mapping[str, PairResults]) -> list[str]:
@@ -93,7 +93,7 @@ def proving_ground(known: Mapping[str, PairResults]) -> list[str]:
     lines = []
     for pair in SHOWN:
         found = known.get(pair)
-        if found is not None:
+        if found is not None and found.source is not None:
             count = len(found.by_recipe["default"].verdicts)
             lines.append(row(PAIRS[pair].description, [(found.source, found.by_recipe["default"].selected)], count))
     return lines
@@ -105,8 +105,9 @@ def all_pairs(known: Mapping[str, PairResults]) -> str:
     least = min(gains, key=gains.__getitem__)
     better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
     return (
-        f"On all {len(gains)} pairs that have records so far, shown or not: better on {better}, worse on {worse}, "
-        f"{statistics.mean(gains.values()):+.1f} points in the mean, {gains[least]:+.1f} at the least (`{least}`)."
+        f"On all {len(gains)} pairs with records of both networks so far, shown or not: better on {better}, worse on "
+        f"{worse}, {statistics.mean(gains.values()):+.1f} points in the mean, {gains[least]:+.1f} at the least "
+        f"(`{least}`)."
     )
 
 
