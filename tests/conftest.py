@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from residapt.data.domains import DomainPair, Labelled, TensorImages
 from residapt.models import LeNet
 from support.digit_folders import digit_folders
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all processes that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("residapt", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("residapt")
 

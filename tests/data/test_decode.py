@@ -178,11 +178,11 @@ NOISE = Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 40, 3), d
     ("name", "content", "reason"),
     [
         ("a.png", b"", "it is empty"),
-        ("a.jpg", b"hello", "no image of a known format"),
+        ("a.jpg", b"hello", "not an image of a known format"),
         ("a.jpg", saved(NOISE, "JPEG")[:700], "truncated"),
         ("a.png", saved(NOISE, "PNG")[:700], "truncated"),
         ("a.heic", b"....ftypheic", "convert it to JPEG"),
-        ("a.jpg", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image of a known format"),
+        ("a.jpg", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known format"),
         ("a.tif", saved(Image.fromarray(np.full((4, 4), 9, np.int32)), "TIFF"), "32-bit integers"),
         ("a.tif", saved(Image.fromarray(np.full((4, 4), 9, np.float32)), "TIFF"), r"outside \[0, 1\]"),
         ("a.tif", saved(Image.fromarray(np.full((4, 4), np.nan, np.float32)), "TIFF"), r"outside \[0, 1\]"),

@@ -15,6 +15,7 @@ from residapt.run.pace import (
     EVALUATED_IMAGES,
     EVALUATION_SHARE,
     FEWEST_STEPS,
+    SHORT_SECONDS,
     Evaluations,
     evaluations_along,
     limit_steps,
@@ -110,13 +111,21 @@ def test_looks_are_on_as_many_images_as_there_is_time_for() -> None:
     assert (slow.evaluations, slow.checks) == (quick.evaluations, quick.checks)
 
 
+@forall(st.floats(1e-6, 1e-3), st.integers(2, 20), st.integers(1, 300))
+def test_a_short_run_keeps_its_evaluations(forward: float, classes: int, steps: int) -> None:
+    full = fill_in(config(), OFFICE)
+    short = full.with_group("train", steps=steps).with_group("pretrain", steps=steps)
+    planned = evaluations_along(short, Pace(StepCost(forward), StepCost(forward), forward=forward), classes)
+    assert (planned.evaluations, planned.checks) == (Evaluations().evaluations, Evaluations().checks)
+
+
 @forall(st.floats(1e-5, 1.0), st.floats(0.01, 100.0), st.integers(2, 100))
 def test_looks_take_their_share_of_the_time_or_are_as_few_as_can_be(forward: float, step: float, classes: int) -> None:
     full = fill_in(config(), OFFICE)
     pace = Pace(StepCost(step), StepCost(step), forward=forward)
     planned = evaluations_along(full, pace, classes)
     assert full.pretrain.steps is not None
-    allowed = EVALUATION_SHARE * step * (full.pretrain.steps + full.train.steps)
+    allowed = max(EVALUATION_SHARE * step * (full.pretrain.steps + full.train.steps), SHORT_SECONDS)
     assert planned.predictions(classes) * forward <= allowed * (1 + 1e-9) or planned == Evaluations(
         EVALUATED_IMAGES[0], 1, 2
     )

@@ -37,6 +37,8 @@ OVERHEAD = 1.15
 """Time of a step to that of its forward and backward pass: optimiser and rank selection."""
 EVALUATION_SHARE = 0.08
 """Share of the time for training in which scores and health are computed."""
+SHORT_SECONDS = 10.0
+"""Evaluations that take less than this are not made fewer: a short run, however busy the machine, keeps its curves."""
 IN_THE_END = 0.05
 """Share of the time allowed for final scoring, files and report."""
 REPORT = 4.0
@@ -167,13 +169,20 @@ def evaluations_along(config: Config, pace: Pace, classes: int) -> Evaluations:
     Where that is not enough for all of them on the fewest images, there are fewer of them.
     """
     training = (config.pretrain.steps or 0) * pace.source.mean() + config.train.steps * pace.adapt.mean()
-    possible = EVALUATION_SHARE * training / max(pace.forward, 1e-9)
+    allowed = EVALUATION_SHARE * training
     fewest, most = EVALUATED_IMAGES
-    choices = [Evaluations(images) for images in range(most, fewest, -1)]
-    choices += [
+    of_images = [Evaluations(images) for images in range(most, fewest, -1)]
+    of_number = [
         Evaluations(fewest, number, HEALTH_CHECKS // EVALUATIONS * number) for number in range(EVALUATIONS, 0, -1)
     ]
-    return next((planned for planned in choices if planned.predictions(classes) <= possible), choices[-1])
+
+    def fits(planned: Evaluations, seconds: float) -> bool:
+        return planned.predictions(classes) * pace.forward <= seconds
+
+    for planned in of_images:
+        if fits(planned, allowed):
+            return planned
+    return next((planned for planned in of_number if fits(planned, max(allowed, SHORT_SECONDS))), of_number[-1])
 
 
 def _limit(config: Config, group: str, steps: int, pace: float, seconds: float) -> tuple[Config, list[str]]:
