@@ -122,13 +122,15 @@ def desk(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def there(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder, with the finished runs that a page takes for granted."""
-    monkeypatch.chdir(desk)
+def there(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, a copy for each page, with the finished runs that a page takes for granted."""
+    place = tmp_path / "desk"
+    shutil.copytree(desk, place)
+    monkeypatch.chdir(place)
     for name in ("run", "run-2", "run-3", "run-demo"):
-        shutil.rmtree(desk / name, ignore_errors=True)
+        shutil.rmtree(place / name, ignore_errors=True)
         shutil.copytree("run-1", name)
-    return desk
+    return place
 
 
 def shortened(command: str) -> list[str]:
